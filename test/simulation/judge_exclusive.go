@@ -283,13 +283,14 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 }
 
 // mixed returns the running containers that share CPUs, and have exclusive CPUs of another one, in the order of
-// their appearance. Containers that nobody knows count only if unknown is set. A container that the runtime moved for
-// an agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move.
-func (s *sim) mixed(unknown bool) (all []*container) {
+// their appearance. Containers that nobody knows count only if strangers is set. A container that the runtime moved for
+// an agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move. Nor does a
+// container that shares CPUs and that the runtime has lost track of: it cannot be moved.
+func (s *sim) mixed(strangers bool) (all []*container) {
 	var alone, shares []*container
 	for _, c := range s.world.running() {
 		switch {
-		case c.placedLate || c.excused(s.judge) && !unknown:
+		case c.placedLate || c.excused(s.judge) && !strangers, c.alone == 0 && c.state == unknown:
 		case c.alone > 0:
 			alone = append(alone, c)
 		default:

@@ -110,23 +110,38 @@ func (j *judge) postStartsRan(faultless time.Duration) {
 	}
 }
 
-// behindHooks: no main container starts while one before it in the manifest has its postStart hook to come. Of what an
-// agent that is gone has started, nobody knows whether the hook has run.
+// behindHooks: no main container starts while one before it in the manifest has its postStart hook to come, unless the
+// start or the hook of that one failed before: it holds up nobody then. Of what an agent that is gone has started, nobody
+// knows whether the hook has run.
 func (j *judge) behindHooks(c *container) {
 	mains := c.manifest.Spec.Containers
 	place := slices.IndexFunc(mains, func(m corev1.Container) bool { return m.Name == c.name })
 	for i := range max(place, 0) {
-		spec := &mains[i]
-		if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
+		if hook := mains[i].Lifecycle; hook == nil || hook.PostStart == nil {
 			continue
 		}
+		var before *instance
 		for _, x := range j.book.ofPod[c.uid] {
-			if x.name == spec.Name && x.sandbox == c.sandbox && x.alive() && !x.vanished && !j.unrecorded(x) &&
+			if x.name != mains[i].Name {
+				continue
+			}
+			if x.sandbox == c.sandbox && x.alive() && !x.vanished && !j.unrecorded(x) && !j.failedBefore(x, before) &&
 				x.spec.Lifecycle != nil && x.spec.Lifecycle.PostStart != nil && !x.postStart.ended {
 				j.broken(hooksInOrder, c.uid, "%s starts, and the postStart hook of %s has not ended", c.id, x.id)
 			}
+			before = x
 		}
 	}
+}
+
+// failedBefore reports whether the hook of the instance before an instance failed, or a start since that one ended.
+func (j *judge) failedBefore(x, before *instance) bool {
+	since := time.Duration(0)
+	if before != nil {
+		since = before.endedAt
+	}
+	return before != nil && before.postStartFailed ||
+		slices.ContainsFunc(j.book.failedStarts[x.uid+" "+x.name], func(f failedStart) bool { return f.at >= since })
 }
 
 // hookWithin bounds how long a started container waits for its postStart hook.
