@@ -265,6 +265,22 @@ func (a *Actor) resetChangedImages(manifest *corev1.Pod) {
 	}
 }
 
+// countedOn returns what the next incarnation of a pod keeps of its containers: their attempts, which the restart count
+// is made of. A pod that its source removes and adds again while it ends has been restarted (kubelet: the containers
+// that ended are there still, and count).
+func countedOn(records map[string]*journaletv1.ContainerRecord) map[string]*journaletv1.ContainerRecord {
+	kept := map[string]*journaletv1.ContainerRecord{}
+	for name, r := range records {
+		if r.GetNextAttempt() > 0 {
+			kept[name] = &journaletv1.ContainerRecord{
+				Name: name, NextAttempt: r.GetNextAttempt(), InstancesNotRun: r.GetInstancesNotRun(),
+				ReportedRestarts: max(r.GetReportedRestarts(), restarts(r)),
+			}
+		}
+	}
+	return kept
+}
+
 func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	s := a.state
 	switch s.GetStage() {
@@ -286,6 +302,8 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	})
 	if s.GetStage() == unknown {
 		next.Observed, next.UsedRuntime, next.Timers = s.GetObserved(), s.GetUsedRuntime(), s.GetTimers()
+	} else {
+		next.Containers = countedOn(s.GetContainers())
 	}
 	// What an orphan had is this incarnation's only while the runtime shows some of it. An inspection from before the end
 	// of the last incarnation may have shown what has been removed since.

@@ -101,6 +101,9 @@ func (f *Files) Relist() { f.listed = false }
 // Refresh reads a file again that a notification named.
 func (f *Files) Refresh(name string) { f.refresh(name, true) }
 
+// Forget has a file count as gone until it is read again.
+func (f *Files) Forget(name string) { f.forget(name) }
+
 // Retake reads all files again, and has the reader take them although they are as before.
 func (f *Files) Retake() {
 	for name, s := range f.seen {

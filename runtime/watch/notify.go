@@ -21,6 +21,8 @@ type Changes struct {
 	// All means that any file may have changed, also a file that is not in Names.
 	All   bool
 	Names map[string]bool
+	// Removed has the names among Names that were removed. A file of this name may be there again.
+	Removed map[string]bool
 }
 
 // Path is inotify on a directory, or on its parent while the path is one file or missing. Without inotify, such as when
@@ -147,8 +149,14 @@ func (w *Path) addEvent(e fsnotify.Event, open bool, n *Changes) bool {
 	if n.Names == nil {
 		n.Names = map[string]bool{}
 	}
+	if e.Op.Has(fsnotify.Remove) {
+		if n.Removed == nil {
+			n.Removed = map[string]bool{}
+		}
+		n.Removed[name] = true
+	}
 	if n.Names[name] = true; len(n.Names) > MaxNames {
-		n.All, n.Names = true, nil
+		n.All, n.Names, n.Removed = true, nil, nil
 	}
 	return true
 }

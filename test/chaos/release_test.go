@@ -66,6 +66,7 @@ func TestReleaseIsUpgradedAndDowngradedWhilePodsChurn(t *testing.T) {
 // "Decides otherwise than 0.1.0". Of each actor only the first is shown.
 var announced = regexp.MustCompile(`(?m)^ *record .*: (orphan_confirmed\.grace: none recorded, ` +
 	`|orphan_found\.(namespace|name): "" recorded, ` +
+	`|call_requested\.start_container\.attempt: \d+ recorded, ` +
 	`|decision \d+: pod_terminated recorded, pod_terminating now).*\n`)
 
 // checkUpgrade does what docs/UPGRADE.md says to do before an upgrade to a program.

@@ -58,8 +58,11 @@ type instanceBook struct {
 	// begun is the number of instances that preceded the present incarnation of each pod. since does not count them if the
 	// runtime still had one: the agent continues its attempt numbers, as the kubelet does.
 	since, begun map[string]int
-	// finished are the pods that have finished, and were not added since.
-	finished map[string]bool
+	// countsSince and countsFrom are the same of the incarnation with which the restart counts of each pod began.
+	countsSince, countsFrom map[string]int
+	// finished are the pods that have finished, and were not added since; forgotten are those of them that their source
+	// forgot.
+	finished, forgotten map[string]bool
 	// adds are the records that added each pod.
 	adds  map[string][]addition
 	count int
@@ -79,16 +82,16 @@ type instanceBook struct {
 }
 
 // addition is a record that adds a pod, when some instances preceded it. clean is set if the agent
-// knew none of them and the runtime had none.
+// knew none of them and the runtime had none, countsOn if its restarts count on.
 type addition struct {
-	seq   uint64
-	count int
-	clean bool
+	seq             uint64
+	count           int
+	clean, countsOn bool
 }
 
 func newInstanceBook() *instanceBook {
 	return &instanceBook{byID: map[string]*instance{}, ofPod: map[string][]*instance{}, since: map[string]int{},
-		begun: map[string]int{}, finished: map[string]bool{}, adds: map[string][]addition{},
+		begun: map[string]int{}, countsSince: map[string]int{}, countsFrom: map[string]int{}, finished: map[string]bool{}, forgotten: map[string]bool{}, adds: map[string][]addition{},
 		failedStarts: map[string][]failedStart{}, ending: map[string]bool{}, admitted: map[string]admission{}}
 }
 
@@ -151,9 +154,15 @@ func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 		}
 	case *journaletv1.Event_PodFinished:
 		b.finished[k.PodFinished.GetUid()] = true
+	case *journaletv1.Event_PodForgotten:
+		b.forgotten[k.PodForgotten.GetUid()] = true
 	case *journaletv1.Event_PodUpdated:
-		if k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD && !j.rebuilding {
-			j.incarnationBegins(k.PodUpdated.GetPod().GetUid(), rec.GetSeq())
+		if uid := k.PodUpdated.GetPod().GetUid(); k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
+			if !j.rebuilding {
+				j.incarnationBegins(uid, rec.GetSeq())
+			}
+			delete(b.finished, uid)
+			delete(b.forgotten, uid)
 		}
 	case *journaletv1.Event_CallFinished:
 		if in := j.intents[k.CallFinished.GetIntentId()]; in != nil && in.req.GetRunHook() != nil {
@@ -167,12 +176,15 @@ func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 	}
 }
 
-// incarnationBegins books that a record adds a pod.
+// incarnationBegins books that a record adds a pod. Its restarts count on if its source has not forgotten it since it
+// ended.
 func (j *judge) incarnationBegins(uid string, seq uint64) {
 	b := j.book
 	known := !b.finished[uid] && slices.ContainsFunc(b.ofPod[uid], func(x *instance) bool { return x.shownBy > 0 })
-	add := addition{seq, b.count, !known && len(j.sim.world.objectsOf(uid).containers) == 0}
-	delete(b.finished, uid)
+	add := addition{
+		seq: seq, count: b.count, clean: !known && len(j.sim.world.objectsOf(uid).containers) == 0,
+		countsOn: b.finished[uid] && !b.forgotten[uid],
+	}
 	b.adds[uid] = append(b.adds[uid], add)
 	b.added(uid, add)
 }
@@ -180,6 +192,12 @@ func (j *judge) incarnationBegins(uid string, seq uint64) {
 func (b *instanceBook) added(uid string, add addition) {
 	if b.begun[uid] = add.count; add.clean {
 		b.since[uid] = add.count
+	}
+	if add.countsOn {
+		return
+	}
+	if b.countsFrom[uid] = add.count; add.clean {
+		b.countsSince[uid] = add.count
 	}
 }
 
@@ -201,8 +219,11 @@ func (b *instanceBook) forgetRecords(n int, w *world) {
 	}
 	clear(b.since)
 	clear(b.begun)
+	clear(b.countsSince)
+	clear(b.countsFrom)
 	clear(b.ending)
 	clear(b.finished)
+	clear(b.forgotten)
 	for uid := range b.adds {
 		b.adds[uid] = slices.DeleteFunc(b.adds[uid], func(a addition) bool { return a.seq > uint64(n) })
 		for _, a := range b.adds[uid] {

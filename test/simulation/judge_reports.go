@@ -95,9 +95,13 @@ func (j *judge) presumed(uid, name string, t *corev1.ContainerStateTerminated) {
 // restarts returns the bounds of a container's restart count by a record. Each instance that ran and was shown counts;
 // an instance that never ran, or that the runtime lost, may count.
 func (j *judge) restarts(uid, name string, cause uint64) (from, to int) {
-	for _, x := range j.book.instancesOf(uid, name) {
+	b := j.book
+	for _, x := range b.ofPod[uid] {
+		if x.name != name || x.n <= b.countsSince[uid] {
+			continue
+		}
 		to++
-		if x.n > j.book.begun[uid] && x.startedAt > 0 && !x.vanished && x.shownBy > 0 && x.shownBy <= cause {
+		if x.n > b.countsFrom[uid] && x.startedAt > 0 && !x.vanished && x.shownBy > 0 && x.shownBy <= cause {
 			from++
 		}
 	}

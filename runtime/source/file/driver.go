@@ -78,9 +78,11 @@ type Driver struct {
 	contents map[string]content // by name, only of regular files that are there now
 	sender   feed.Sender
 	pending  map[string]bool // names whose content may differ from the recorded one
-	classes  *manifest.Classes
-	scanned  bool // a scan has been completed
-	moves    moves
+	// rewritten has the pending names that were removed, and are there again, before the removal is emitted.
+	rewritten map[string]bool
+	classes   *manifest.Classes
+	scanned   bool // a scan has been completed
+	moves     moves
 
 	mu        sync.Mutex
 	lastAlive time.Time // last step of Run; zero: not running
@@ -116,7 +118,7 @@ func New(opts Options) *Driver {
 	}
 	d := &Driver{
 		opts: opts, log: opts.Log.With("source", opts.Source, "path", opts.Path), clock: opts.Clock,
-		contents: map[string]content{}, pending: map[string]bool{},
+		contents: map[string]content{}, pending: map[string]bool{}, rewritten: map[string]bool{},
 		moves: moves{since: map[string]time.Time{}, settle: moveSettles},
 	}
 	d.sender = feed.Sender{
@@ -210,7 +212,14 @@ func (d *Driver) readNotified(n watch.Changes) {
 		d.scan()
 	}
 	for name := range n.Names {
+		if n.Removed[name] {
+			d.files.Forget(name)
+		}
 		d.files.Refresh(name)
+		_, there := d.contents[name]
+		if n.Removed[name] && there && len(d.sender.Files[name].GetPods()) > 0 {
+			d.rewritten[name] = true
+		}
 	}
 }
 

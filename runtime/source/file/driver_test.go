@@ -278,6 +278,23 @@ func TestFirstReadIsOneSyncedFactAndChangesFollow(t *testing.T) {
 	must.OK(t, w.Healthy())
 }
 
+// A removal counts, however soon the file is there again: its pod ends and starts again, as with the kubelet.
+func TestFileThatIsRemovedAndWrittenAgainIsGoneBetween(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "web.yaml")
+	write(t, at, pod("web", "x:1"))
+	w := newWorld(t, dir, nil).start()
+	first := w.expect("web.yaml web-n1, complete")
+	remove(t, at)
+	write(t, at, pod("web", "x:1"))
+	w.expect("web.yaml")
+	again := w.expect("web.yaml web-n1")
+	if was, is := first.GetChanged()[0].GetPods()[0], again.GetChanged()[0].GetPods()[0]; !proto.Equal(was, is) {
+		t.Errorf("the pod is %v, and was %v", is, was)
+	}
+	w.quiet(dir)
+}
+
 func TestSeededContentIsNotEmittedAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))

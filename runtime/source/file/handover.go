@@ -16,6 +16,12 @@ func (d *Driver) handOver(ctx context.Context) error {
 	if !d.scanned {
 		return nil
 	}
+	if err := d.handOverRemovals(ctx); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.sendErr = err
+		return err
+	}
 	moving := d.moving()
 	var files []feed.File
 	for _, name := range slices.Sorted(maps.Keys(d.pending)) {
@@ -28,6 +34,16 @@ func (d *Driver) handOver(ctx context.Context) error {
 	defer d.mu.Unlock()
 	d.sendErr, d.complete = err, d.complete || err == nil
 	return err
+}
+
+// handOverRemovals emits, as gone, the files that were removed and written again before they were read: their pods end
+// and start again, as the kubelet does it. The new content follows.
+func (d *Driver) handOverRemovals(ctx context.Context) error {
+	var files []feed.File
+	for _, name := range slices.Sorted(maps.Keys(d.rewritten)) {
+		files = append(files, feed.File{ManifestFile: &journaletv1.ManifestFile{Path: name}})
+	}
+	return d.sender.Send(ctx, files, false)
 }
 
 // moves are the files that are gone while a new file names the same pod.
@@ -78,6 +94,10 @@ func (d *Driver) contentOf(name string) feed.File {
 }
 
 func (d *Driver) clearPending(name string) {
+	if d.rewritten[name] {
+		delete(d.rewritten, name)
+		return // its content follows
+	}
 	delete(d.pending, name)
 	if c, ok := d.contents[name]; ok {
 		d.contents[name] = content{result: c.result}
