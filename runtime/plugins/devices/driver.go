@@ -87,8 +87,6 @@ type Driver struct {
 	// plugins are the present plugins, by resource. closed means that no other plugin is accepted.
 	plugins map[string]*plugin
 	closed  bool
-	// recorded are the resources that a plugin offers according to the last fact.
-	recorded map[string]bool
 	// registrations bounds how often plugins register.
 	registrations *rate.Limiter
 }
@@ -105,7 +103,7 @@ func New(o Options) *Driver {
 		o.After = time.After
 	}
 	d := &Driver{
-		opts: o, plugins: map[string]*plugin{}, recorded: map[string]bool{},
+		opts: o, plugins: map[string]*plugin{},
 		registrations: rate.NewLimiter(registrationsPerSecond, maxPlugins),
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())

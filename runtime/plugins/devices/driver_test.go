@@ -255,6 +255,18 @@ func TestAPluginThatRegistersAgainTakesThePlaceOfTheOld(t *testing.T) {
 	}
 }
 
+// A plugin that never lists a device has its resource shown without any, as with the kubelet.
+func TestPluginThatFailsAtOnceHasItsResourceRecorded(t *testing.T) {
+	w, f := newWorld(t, Timeouts{}), newFake()
+	w.waitServing(t)
+	f.serve(t, filepath.Join(w.dir, "p.sock"))
+	close(f.lists)
+	must.OK(t, w.register(t, thing, "p.sock"))
+	if o := w.next(t); o.GetResource() != thing || o.GetConnected() || !strings.Contains(o.GetMessage(), "crashed") {
+		t.Errorf("recorded %v, want that the plugin has gone, and why", o)
+	}
+}
+
 func TestHostileListsEndTheirPlugin(t *testing.T) {
 	for name, list := range map[string][]*pluginapi.Device{
 		"too many":     make([]*pluginapi.Device, maxDevices+1),

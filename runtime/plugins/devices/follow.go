@@ -184,9 +184,6 @@ func (d *Driver) record(p *plugin, known, newest map[string]*journaletv1.Device)
 		}
 	}
 	if known == nil {
-		d.mu.Lock()
-		d.recorded[p.resource] = true
-		d.mu.Unlock()
 		d.opts.Log.Info("device plugin is there", "resource", p.resource, "devices", len(newest))
 	}
 	return nil
@@ -225,13 +222,13 @@ func differences(p *plugin, known, newest map[string]*journaletv1.Device) []*jou
 	return append(facts, last)
 }
 
-// gone records that a plugin has gone, unless another one is in its place or the agent stops.
+// gone records that a plugin has gone, unless another one is in its place or the agent stops. A plugin that never listed
+// its devices has its resource recorded without any, as with the kubelet: what requests it is told why it waits.
 func (d *Driver) gone(p *plugin, why error) {
 	d.mu.Lock()
-	ours, recorded := d.plugins[p.resource] == p, d.recorded[p.resource]
+	ours := d.plugins[p.resource] == p
 	if ours {
 		delete(d.plugins, p.resource)
-		delete(d.recorded, p.resource)
 	}
 	d.mu.Unlock()
 	if d.ctx.Err() != nil || !ours {
@@ -239,9 +236,6 @@ func (d *Driver) gone(p *plugin, why error) {
 	}
 	text := plugins.Message(cmp.Or(why, errors.New("unknown")))
 	d.opts.Log.Warn("device plugin has gone", "resource", p.resource, "error", text)
-	if !recorded {
-		return // nothing records that it was there
-	}
 	fact := &journaletv1.DevicesObserved{Resource: p.resource, Message: text}
 	if err := d.opts.Sink(d.ctx, messages.NewEvent(fact)); err != nil {
 		d.opts.Log.Warn("that a device plugin has gone was not recorded", "resource", p.resource, "error", err)
