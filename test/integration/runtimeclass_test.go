@@ -13,7 +13,7 @@ import (
 )
 
 // otherHandler is the lab's second runtime handler: runc by another name.
-const otherHandler = "other"
+const otherHandler = "test-handler"
 
 func classText(handler string) string {
 	return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: sandboxed}\nhandler: " + handler +

@@ -55,9 +55,10 @@ type specReport struct {
 	Failure                     struct{ Message string }
 }
 
-// text is the full text of a spec.
+// text is the full text of a spec, as ginkgo matches it: a container without a text adds nothing.
 func (s *specReport) text() string {
-	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " ")
+	texts := append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText)
+	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), " ")
 }
 
 // runAll runs the specs without a result, several at a time and then the serial ones, and stores their results as they

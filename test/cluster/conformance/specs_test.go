@@ -42,7 +42,7 @@ const listing = `[{"SpecReports": [
 		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
 	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-apps] Job"], "LeafNodeText": "works [Conformance]",
 		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
-	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Pods:"],
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Pods:", ""],
 		"LeafNodeText": "run [Conformance] [NodeConformance]",
 		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
 	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": "resize [NodeConformance]",

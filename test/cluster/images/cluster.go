@@ -11,7 +11,7 @@ import (
 
 // cluster adds the images of what runs in a cluster beside the tests: kube-proxy, CoreDNS, and a server of a further
 // API with its etcd. They are their programs, on the image that has nothing but a static program.
-func (p Parts) cluster(all map[string]v1.Image, pause, agnhost v1.Image) error {
+func (p Parts) cluster(all map[string]v1.Image, pause v1.Image) error {
 	program := func(name cluster.Program) string { return filepath.Join(p.Programs, string(name)) }
 	for name, recipe := range map[string]struct {
 		entries []entry
@@ -41,6 +41,5 @@ func (p Parts) cluster(all map[string]v1.Image, pause, agnhost v1.Image) error {
 		}
 		all["registry.k8s.io/"+name] = image
 	}
-	all[tests+"glibc-dns-testing:2.1.1"] = agnhost // for its dig and getent
 	return nil
 }

@@ -19,7 +19,6 @@ const idle = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 // nothing: without the types of snapshots upstream's would start again and again.
 func (p Parts) drivers(all map[string]v1.Image, busybox v1.Image) error {
 	all[tests+"busybox:1.36.1-1"] = busybox
-	all[tests+"glibc-dns-testing:2.1.1"] = busybox // for its shell, dd and blockdev
 	host, port, err := net.SplitHostPort(p.API)
 	if err != nil {
 		return fmt.Errorf("the API server's address: %w", err)

@@ -68,7 +68,7 @@ func All(p Parts) (map[string]v1.Image, error) {
 	all := map[string]v1.Image{busyboxName: busybox, pauseName: pause,
 		tests + "agnhost:2.66.1": agnhost, tests + "agnhost:2.55": agnhost}
 	if p.DNS != "" {
-		if err := p.cluster(all, pause, agnhost); err != nil {
+		if err := p.cluster(all, pause); err != nil {
 			return nil, err
 		}
 	}
@@ -120,8 +120,10 @@ func (p Parts) derived(all map[string]v1.Image, busybox, agnhost v1.Image) error
 			{name: "nautilus.jpg", mode: 0o644, from: filepath.Join(html("nautilus"), "nautilus.jpg")},
 			{name: "data.json", mode: 0o644, from: filepath.Join(html("nautilus"), "data.json")},
 		}, webserver},
-		"nginx:1.27.0-2": {agnhost, nil, webserver},
-		"nginx:1.28.0-2": {agnhost, nil, webserver},
+		// For its dig and getent, and its shell with hostname, dd and blockdev.
+		"glibc-dns-testing:2.1.1": {agnhost, nil, func(c *v1.Config) { c.Entrypoint, c.Cmd = nil, []string{"sh"} }},
+		"nginx:1.27.0-2":          {agnhost, nil, webserver},
+		"nginx:1.28.0-2":          {agnhost, nil, webserver},
 	} {
 		image, err := layer(recipe.base, recipe.entries, recipe.change)
 		if err != nil {
