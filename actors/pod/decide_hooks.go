@@ -76,11 +76,15 @@ func (d *step) hookIsDue(c *corev1.Container) bool {
 }
 
 // preStop runs the preStop hook of an instance that is to end within what is left. over reports that its stop need not
-// wait for the hook, or no longer.
+// wait for the hook, or no longer. A hook that is late ends with its container, as with the kubelet: it has the least
+// time of a stop, too.
 func (d *step) preStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) (over bool) {
 	id := d.hook(c.GetId(), preStopHook)
-	if d.record(c.GetName()).GetPreStoppedId() == c.GetId() || left <= 0 || !running(c) {
+	if d.record(c.GetName()).GetPreStoppedId() == c.GetId() || !running(c) {
 		d.withdrawCall(id)
+		return true
+	}
+	if left <= 0 {
 		return true
 	}
 	if id != "" {

@@ -22,7 +22,11 @@ import (
 // maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
 const maxHookMessageBytes = 1 << 10
 
-// runHook runs a lifecycle hook to its end or its timeout. Hooks run at least once: a hook in doubt runs again. It
+// leastStop is how long a hook runs on beyond its timeout: the stop of its container has begun by then, and takes this
+// long at least. kubelet: minimumGracePeriodInSeconds; it leaves the hook running until the container is killed.
+const leastStop = 2 * time.Second
+
+// runHook runs a lifecycle hook to its end, or a little beyond its timeout. Hooks run at least once: a hook in doubt runs again. It
 // fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
 func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (*calls.Outcome, error) {
 	res := &calls.Outcome{ContainerId: req.GetContainerId()}
@@ -38,7 +42,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (*calls.Ou
 	}
 	within, cancel := ctx, context.CancelFunc(func() {})
 	if req.GetTimeout() != nil {
-		within, cancel = c.withTimeout(ctx, req.GetTimeout().AsDuration())
+		within, cancel = c.withTimeout(ctx, mostOf(req))
 	}
 	defer cancel()
 	h := hook{call: c, req: req, pod: pod, container: container}
@@ -61,6 +65,14 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (*calls.Ou
 		return res, ctx.Err()
 	}
 	return res, calls.Fail(code, message)
+}
+
+// mostOf returns how long a hook with a timeout may take in all.
+func mostOf(req *journaletv1.RunHook) time.Duration {
+	if timeout := req.GetTimeout().AsDuration(); timeout > 0 {
+		return timeout + leastStop
+	}
+	return 0
 }
 
 // withTimeout is context.WithTimeout by the driver's clock.
@@ -139,7 +151,7 @@ func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 	for b := h.backOff(); ; {
 		left := time.Duration(0)
 		if h.req.GetTimeout() != nil {
-			left = max(1, h.req.GetTimeout().AsDuration()-h.clock.Now().Sub(began))
+			left = max(1, mostOf(h.req)-h.clock.Now().Sub(began))
 		}
 		resp, err := h.opts.Reaper.Exec(ctx, h.rt, h.req.GetContainerId(), command, left,
 			reap.Kind{Always: true, Drain: left == 0})

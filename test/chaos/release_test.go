@@ -67,6 +67,7 @@ func TestReleaseIsUpgradedAndDowngradedWhilePodsChurn(t *testing.T) {
 var announced = regexp.MustCompile(`(?m)^ *record .*: (orphan_confirmed\.grace: none recorded, ` +
 	`|orphan_found\.(namespace|name): "" recorded, ` +
 	`|call_requested\.start_container\.attempt: \d+ recorded, ` +
+	`|decision \d+: call_withdrawn recorded, call_requested now` +
 	`|decision \d+: pod_terminated recorded, pod_terminating now).*\n`)
 
 // checkUpgrade does what docs/UPGRADE.md says to do before an upgrade to a program.
