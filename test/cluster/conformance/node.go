@@ -78,6 +78,13 @@ func (h *host) prepareNode(ctx context.Context, programs string) error {
 			err)
 	}
 	h.closers = append(h.closers, func(context.Context) error { return cluster.Remove(kubeletRoot) })
+	if err := os.Mkdir(kubeletRoot, 0o750); err != nil {
+		return err
+	}
+	// Specs mount volumes with propagation: systemd would have shared the mounts of the whole machine.
+	if err := share(kubeletRoot); err != nil {
+		return err
+	}
 	bin := h.nodePath("bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil { //nolint:gosec // programs
 		return err
