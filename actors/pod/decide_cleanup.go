@@ -165,7 +165,8 @@ func (d *step) finish() {
 	}
 	d.decide(&journaletv1.PodFinished{
 		Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == "",
-		Unseen: d.state.GetTrustsFirstInspection() && d.Unseen() && !d.state.GetCleanedAll(),
+		Unseen:       d.state.GetTrustsFirstInspection() && d.Unseen() && !d.state.GetCleanedAll(),
+		RestartsGoOn: len(countedOn(d.state.GetContainers())) > 0,
 	})
 }
 

@@ -114,6 +114,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodTerminated:
 		a.enter(terminated, e.Time)
 	case *journaletv1.Event_PodFinished:
+		s.RestartsGoOn = k.PodFinished.GetRestartsGoOn()
 		a.enter(finished, e.Time)
 	case *journaletv1.Event_ApiDeleteRequested:
 		s.ApiDeleteRequested = true
@@ -302,7 +303,8 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	})
 	if s.GetStage() == unknown {
 		next.Observed, next.UsedRuntime, next.Timers = s.GetObserved(), s.GetUsedRuntime(), s.GetTimers()
-	} else {
+	}
+	if s.GetRestartsGoOn() {
 		next.Containers = countedOn(s.GetContainers())
 	}
 	// What an orphan had is this incarnation's only while the runtime shows some of it. An inspection from before the end

@@ -1388,7 +1388,10 @@ type PodFinished struct {
 	Orphan bool `protobuf:"varint,3,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	// Nothing has shown whether anything of the pod is on the node: no inspection, and no clean-up. What it had before
 	// the journal began stays its own.
-	Unseen        bool `protobuf:"varint,4,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	Unseen bool `protobuf:"varint,4,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	// The next incarnation of the pod, if its source adds it before it forgets it, counts the restarts of its containers
+	// on.
+	RestartsGoOn  bool `protobuf:"varint,5,opt,name=restarts_go_on,json=restartsGoOn,proto3" json:"restarts_go_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1447,6 +1450,13 @@ func (x *PodFinished) GetOrphan() bool {
 func (x *PodFinished) GetUnseen() bool {
 	if x != nil {
 		return x.Unseen
+	}
+	return false
+}
+
+func (x *PodFinished) GetRestartsGoOn() bool {
+	if x != nil {
+		return x.RestartsGoOn
 	}
 	return false
 }
@@ -1579,8 +1589,10 @@ type PodState struct {
 	NameHolderUid string `protobuf:"bytes,97,opt,name=name_holder_uid,json=nameHolderUid,proto3" json:"name_holder_uid,omitempty"`
 	// The sandbox that an earlier pod with this UID and another name has left.
 	MisnamedSandboxId string `protobuf:"bytes,98,opt,name=misnamed_sandbox_id,json=misnamedSandboxId,proto3" json:"misnamed_sandbox_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// From PodFinished.
+	RestartsGoOn  bool `protobuf:"varint,99,opt,name=restarts_go_on,json=restartsGoOn,proto3" json:"restarts_go_on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -2108,6 +2120,13 @@ func (x *PodState) GetMisnamedSandboxId() string {
 		return x.MisnamedSandboxId
 	}
 	return ""
+}
+
+func (x *PodState) GetRestartsGoOn() bool {
+	if x != nil {
+		return x.RestartsGoOn
+	}
+	return false
 }
 
 // PodRestart is a restart of all containers that an operator requested.
@@ -3467,12 +3486,13 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0flast_transition\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"g\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"\x8d\x01\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06orphan\x18\x03 \x01(\bR\x06orphan\x12\x16\n" +
-	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xcb\x1d\n" +
+	"\x06unseen\x18\x04 \x01(\bR\x06unseen\x12$\n" +
+	"\x0erestarts_go_on\x18\x05 \x01(\bR\frestartsGoOn\"\xf1\x1d\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3562,7 +3582,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"left_alone\x18` \x01(\bR\tleftAlone\x12&\n" +
 	"\x0fname_holder_uid\x18a \x01(\tR\rnameHolderUid\x12.\n" +
-	"\x13misnamed_sandbox_id\x18b \x01(\tR\x11misnamedSandboxId\x1a\\\n" +
+	"\x13misnamed_sandbox_id\x18b \x01(\tR\x11misnamedSandboxId\x12$\n" +
+	"\x0erestarts_go_on\x18c \x01(\bR\frestartsGoOn\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

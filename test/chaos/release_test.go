@@ -66,7 +66,7 @@ func TestReleaseIsUpgradedAndDowngradedWhilePodsChurn(t *testing.T) {
 // "Decides otherwise than 0.1.0". Of each actor only the first is shown.
 var announced = regexp.MustCompile(`(?m)^ *record .*: (orphan_confirmed\.grace: none recorded, ` +
 	`|orphan_found\.(namespace|name): "" recorded, ` +
-	`|call_requested\.start_container\.attempt: \d+ recorded, ` +
+	`|pod_finished\.restarts_go_on: false recorded, ` +
 	`|decision \d+: call_withdrawn recorded, call_requested now` +
 	`|decision \d+: pod_terminated recorded, pod_terminating now).*\n`)
 

@@ -42,6 +42,7 @@ var fields = map[action][]string{
 		"VolumeOutcome.attach_limit_exceeded",
 		"AdmissionRequested.user_namespace", "AdmissionDecided.found", "AdmissionDecided.fresh_user_namespace",
 		"PodFinished.unseen", "HugePages.bytes", "HugePages.page_bytes", "SandboxObservation.no_address",
+		"PodFinished.restarts_go_on",
 		"UserNamespaceRange.first", "UserNamespaceRange.ids_per_pod", "UserNamespaceRange.pods",
 		"CallFinished.image_in_use", "DrainProgressed.shutdown", "DrainProgressed.volumes", "DrainRequested.critical",
 		"ImageFilesystemFull.available_bytes", "ImageFilesystemFull.capacity_bytes",
