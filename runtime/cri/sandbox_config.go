@@ -142,9 +142,8 @@ func (d *Driver) sandboxHostname(pod *corev1.Pod) (string, error) {
 	}
 	fqdn := hostname + "." + domain
 	if len(fqdn) > maxFQDNBytes {
-		return "", fmt.Errorf(
-			"setHostnameAsFQDN: the name %s has %d characters, and Linux allows %d; shorten hostname or subdomain",
-			fqdn, len(fqdn), maxFQDNBytes)
+		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d "+
+			"characters is the max, %d characters requested); shorten hostname or subdomain", fqdn, maxFQDNBytes, len(fqdn))
 	}
 	return fqdn, nil
 }

@@ -226,7 +226,7 @@ func (d *Driver) begin(ctx context.Context, resource, path string) error {
 	dial, cancel := context.WithTimeout(ctx, d.opts.Timeouts.Dial)
 	defer cancel()
 	if p.options, err = p.client.GetDevicePluginOptions(dial, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
-		return errors.Join(fmt.Errorf("GetDevicePluginOptions: %w", err), conn.Close())
+		return errors.Join(fmt.Errorf("failed to get device plugin options: %w", err), conn.Close())
 	}
 	p.ctx, p.end = context.WithCancelCause(d.ctx)
 	d.mu.Lock()
