@@ -334,7 +334,9 @@ func (a *Actor) reportDevices(name string, emit actors.Emit) {
 	c := &journaletv1.DeviceCapacityDecided{
 		Resource: name, Capacity: int64(len(r.GetDevices())), Allocatable: devices.Allocatable(r),
 	}
-	if c.GetCapacity() != r.GetCapacity() || c.GetAllocatable() != r.GetAllocatable() {
+	// A plugin that has gone without a device has its resource on the Node all the same, as with the kubelet.
+	none := !r.GetConnected() && len(r.GetDevices()) == 0
+	if c.GetCapacity() != r.GetCapacity() || c.GetAllocatable() != r.GetAllocatable() || none {
 		emit(messages.NewEvent(c))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
