@@ -271,8 +271,8 @@ func (a *Actor) resetChangedImages(manifest *corev1.Pod) {
 // that ended are there still, and count).
 func countedOn(records map[string]*journaletv1.ContainerRecord) map[string]*journaletv1.ContainerRecord {
 	kept := map[string]*journaletv1.ContainerRecord{}
-	for name, r := range records {
-		if r.GetNextAttempt() > 0 {
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if r := records[name]; r.GetNextAttempt() > 0 {
 			kept[name] = &journaletv1.ContainerRecord{
 				Name: name, NextAttempt: r.GetNextAttempt(), InstancesNotRun: r.GetInstancesNotRun(),
 				ReportedRestarts: max(r.GetReportedRestarts(), restarts(r)),

@@ -26,8 +26,8 @@ const maxHookMessageBytes = 1 << 10
 // long at least. kubelet: minimumGracePeriodInSeconds; it leaves the hook running until the container is killed.
 const leastStop = 2 * time.Second
 
-// runHook runs a lifecycle hook to its end, or a little beyond its timeout. Hooks run at least once: a hook in doubt runs again. It
-// fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
+// runHook runs a lifecycle hook to its end, or a little beyond its timeout. Hooks run at least once: a hook in doubt
+// runs again. It fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
 func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (*calls.Outcome, error) {
 	res := &calls.Outcome{ContainerId: req.GetContainerId()}
 	pod, err := c.Manifest(ctx, req.GetDigest())

@@ -45,8 +45,8 @@ func (e *earlierPods) of(ctx context.Context, c *call, name types.NamespacedName
 	return found[name], nil
 }
 
-// checkName fails while a container of an earlier pod with the name of a static pod may run: two of them never run at once
-// (ADR 113). Pods of the API server may, as with a kubelet.
+// checkName fails while a container of an earlier pod with the name of a static pod may run: two of them never run at
+// once (ADR 113). Pods of the API server may, as with a kubelet.
 func (c *call) checkName(ctx context.Context, pod *corev1.Pod) error {
 	if !manifest.IsStatic(pod) {
 		return nil

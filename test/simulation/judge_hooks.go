@@ -111,8 +111,8 @@ func (j *judge) postStartsRan(faultless time.Duration) {
 }
 
 // behindHooks: no main container starts while one before it in the manifest has its postStart hook to come, unless the
-// start or the hook of that one failed before: it holds up nobody then. Of what an agent that is gone has started, nobody
-// knows whether the hook has run.
+// start or the hook of that one failed before: it holds up nobody then. Of what an agent that is gone has started,
+// nobody knows whether the hook has run.
 func (j *judge) behindHooks(c *container) {
 	mains := c.manifest.Spec.Containers
 	place := slices.IndexFunc(mains, func(m corev1.Container) bool { return m.Name == c.name })

@@ -91,7 +91,8 @@ type addition struct {
 
 func newInstanceBook() *instanceBook {
 	return &instanceBook{byID: map[string]*instance{}, ofPod: map[string][]*instance{}, since: map[string]int{},
-		begun: map[string]int{}, countsSince: map[string]int{}, countsFrom: map[string]int{}, finished: map[string]bool{}, forgotten: map[string]bool{}, adds: map[string][]addition{},
+		begun: map[string]int{}, countsSince: map[string]int{}, countsFrom: map[string]int{},
+		finished: map[string]bool{}, forgotten: map[string]bool{}, adds: map[string][]addition{},
 		failedStarts: map[string][]failedStart{}, ending: map[string]bool{}, admitted: map[string]admission{}}
 }
 

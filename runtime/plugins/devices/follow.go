@@ -222,8 +222,9 @@ func differences(p *plugin, known, newest map[string]*journaletv1.Device) []*jou
 	return append(facts, last)
 }
 
-// gone records that a plugin has gone, unless another one is in its place or the agent stops. A plugin that never listed
-// its devices has its resource recorded without any, as with the kubelet: what requests it is told why it waits.
+// gone records that a plugin has gone, unless another one is in its place or the agent stops. A plugin that never
+// listed its devices has its resource recorded without any, as with the kubelet: what requests it is told why it
+// waits.
 func (d *Driver) gone(p *plugin, why error) {
 	d.mu.Lock()
 	ours := d.plugins[p.resource] == p

@@ -78,7 +78,7 @@ cat > "$report" <<'END'
 				t.Errorf("the focus of %s does not match it", s.text)
 			}
 			if first := "[sig-node] Init a pod runs (all)"; focus.MatchString(clusterSuite+" "+first) != (s.text == ordered) {
-				t.Errorf("%q is to run in the process of %q alone, and %q runs in it: %t", first, ordered, s.text, s.text != ordered)
+				t.Errorf("%q is to run in the process of %q alone, not in that of %q", first, ordered, s.text)
 			}
 		}
 		if !slices.Equal(got, want) {
