@@ -93,12 +93,12 @@ func (d *deriver) append(e draft) {
 	d.out = append(d.out, e)
 }
 
-// updated notes a pod's name and manifest. An update under another name belongs to the next incarnation: it has the
-// name of this one until it is added.
+// updated notes a pod's name and manifest. What a source says under another name, also that this one is gone, belongs
+// to the next incarnation: a pod keeps its name until it is added again.
 func (d *deriver) updated(u *journaletv1.PodUpdated) {
 	is := u.GetPod()
 	was := d.pods[is.GetUid()]
-	if was == nil || u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_UPDATE ||
+	if was == nil || added(u) ||
 		was.GetName() == is.GetName() && was.GetNamespace() == is.GetNamespace() {
 		d.pods[is.GetUid()] = is
 	}

@@ -195,6 +195,27 @@ func TestEventHasTheNameThatThePodHadThen(t *testing.T) {
 	}
 }
 
+// The next run of the agent names a pod by its last addition: this one does, too.
+func TestPodKeepsItsNameUntilItIsAddedAgain(t *testing.T) {
+	d := &deriver{pods: map[string]*journaletv1.PodRef{}}
+	for _, tt := range []struct {
+		op         journaletv1.PodOperation
+		said, want string
+	}{
+		{journaletv1.PodOperation_POD_OPERATION_ADD, "first", "first"},
+		{journaletv1.PodOperation_POD_OPERATION_UPDATE, "next", "first"},
+		{journaletv1.PodOperation_POD_OPERATION_REMOVE, "next", "first"},
+		{journaletv1.PodOperation_POD_OPERATION_ADD, "next", "next"},
+	} {
+		d.updated(&journaletv1.PodUpdated{
+			Operation: tt.op, Pod: &journaletv1.PodRef{Uid: "u", Namespace: "ns", Name: tt.said},
+		})
+		if got := d.pods["u"].GetName(); got != tt.want {
+			t.Errorf("after %s of %s the pod is %s, want %s", tt.op, tt.said, got, tt.want)
+		}
+	}
+}
+
 func TestMissingPullSecretsHaveAnEvent(t *testing.T) {
 	getManifest := func(string) (*corev1.Pod, error) {
 		return &corev1.Pod{Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{

@@ -101,8 +101,9 @@ func dryRun(ctx context.Context, program string) ([]specReport, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	file := filepath.Join(dir, "report.json")
-	cmd := exec.CommandContext(ctx, program, "--ginkgo.dry-run", "--ginkgo.json-report="+file) //nolint:gosec // ours
-	cmd.Dir = dir                                                                              // specs of a node leave a directory where they are
+	args := []string{"--ginkgo.dry-run", "--ginkgo.json-report=" + file}
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // ours
+	cmd.Dir = dir                                     // specs of a node leave a directory where they are
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
