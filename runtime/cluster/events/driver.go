@@ -25,6 +25,8 @@ const (
 	maxRecords = 20_000
 	// contextRecords are read before the cursor: what the events after it refer to.
 	contextRecords = 2000
+	// unfoldedRecords are the last records that an agent which was killed may not have handled, at most.
+	unfoldedRecords = 100
 	// cursorPeriod is how often the cursor is written at most.
 	cursorPeriod = time.Second
 	// backOffLeast and backOffMost bound the pause after a request without an answer, which doubles.
@@ -258,12 +260,16 @@ func (d *Driver) CatchUp(ctx context.Context) {
 		cursor = d.last
 		d.keep(cursor)
 	}
+	d.takeUnfolded(ctx)
 	from := max(cursor, contextRecords) - contextRecords + 1
 	if d.last > maxRecords {
 		from = max(from, d.last-maxRecords)
 	}
 	if cursor < d.last {
 		err := d.nameAsBefore(ctx, from)
+		if err == nil {
+			err = d.healthAsBefore(ctx, from)
+		}
 		if err == nil {
 			err = d.opts.Read(ctx, from, d.last, func(rec *journaletv1.Record) error {
 				d.derive(rec, cursor)
@@ -280,6 +286,19 @@ func (d *Driver) CatchUp(ctx context.Context) {
 	maps.Copy(d.deriver.calls, d.calls)
 	d.deriver.bootID = cmp.Or(d.deriver.bootID, d.bootID)
 	d.deriver.health = cmp.Or(d.deriver.health, d.health)
+}
+
+// takeUnfolded has the fold's health be what the last records say: the end of an agent may leave a change that no actor
+// has handled, and that none of the records to come repeats.
+func (d *Driver) takeUnfolded(ctx context.Context) {
+	if d.last == 0 {
+		return
+	}
+	newest, err := d.newestHealth(ctx, max(d.last, unfoldedRecords)-unfoldedRecords+1, d.last)
+	if err != nil && ctx.Err() == nil {
+		d.opts.Log.Warn("cannot read the journal; events may not know that the network is not ready", "err", err)
+	}
+	d.health = cmp.Or(newest, d.health)
 }
 
 // send sends what is queued until ctx ends.

@@ -113,37 +113,72 @@ func TestEachCycleOfAnEvictionHasOneEvent(t *testing.T) {
 	}
 }
 
-func TestRecordsBeforeTheStartAreNotExplainedByWhatCameAfter(t *testing.T) {
-	for _, healthKnown := range []bool{false, true} {
-		j, root := newJournal(), t.TempDir()
-		down := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, Message: "NetworkReady=false"}
-		if healthKnown {
-			j.add(messages.Runtime, true, down) // before the pod waits
-			j.add(messages.Runtime, true, &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true})
-		}
-		run := messages.NewCall(&journaletv1.RunSandbox{})
-		run.PodUid = "u"
-		j.step(run)
-		id := messages.DecisionID(1, uint64(len(j.records)), messages.Pod("u"), 0)
-		must.OK(t, writeCursor(filepath.Join(root, cursorFile), 1))
-		s := &server{events: map[string]*corev1.Event{}}
-		d := New(Options{NodeName: "n", RootDir: root, Manifest: manifest, Create: s.create, Patch: s.patch,
-			Read: func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
-				for _, rec := range j.records[from-1 : to] {
-					must.OK(t, f(rec))
-				}
-				return nil
-			},
+// The health of the runtime explains a record only as it was then. What the fold has of it may be older than the last
+// records, which no actor has handled.
+func TestRecordsBeforeTheStartAreExplainedByTheHealthOfThen(t *testing.T) {
+	down := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, Message: "NetworkReady=false"}
+	up := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true}
+	for name, tt := range map[string]struct {
+		before, after []*journaletv1.RuntimeHealthChanged
+		folded        *journaletv1.RuntimeHealthChanged
+		want          int
+	}{
+		"came back before":         {[]*journaletv1.RuntimeHealthChanged{down, up}, nil, up, 0},
+		"went while the pod waits": {nil, []*journaletv1.RuntimeHealthChanged{down}, down, 1},
+		"was away":                 {[]*journaletv1.RuntimeHealthChanged{down}, nil, down, 1},
+		"was away, and is back": {
+			[]*journaletv1.RuntimeHealthChanged{down}, []*journaletv1.RuntimeHealthChanged{up}, up, 1,
+		},
+		"was away, which none folded": {[]*journaletv1.RuntimeHealthChanged{up, down}, nil, up, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, root := newJournal(), t.TempDir()
+			for _, h := range tt.before {
+				j.add(messages.Runtime, true, h)
+			}
+			run := messages.NewCall(&journaletv1.RunSandbox{})
+			run.PodUid = "u"
+			j.step(run)
+			id := messages.DecisionID(1, uint64(len(j.records)), messages.Pod("u"), 0)
+			for _, h := range tt.after {
+				j.add(messages.Runtime, true, h)
+			}
+			must.OK(t, writeCursor(filepath.Join(root, cursorFile), 1))
+			s := &server{events: map[string]*corev1.Event{}}
+			d := New(Options{NodeName: "n", RootDir: root, Manifest: manifest, Create: s.create, Patch: s.patch,
+				Read: func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
+					for _, rec := range j.records[from-1 : to] {
+						must.OK(t, f(rec))
+					}
+					return nil
+				},
+			})
+			d.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "default", Name: "web"},
+				map[string]*journaletv1.PodCall{id: {Request: run}})
+			d.SeedHealth(tt.folded)
+			d.SeedNode("node-uid", "", uint64(len(j.records)))
+			d.CatchUp(t.Context())
+			for d.Send(t.Context()) {
+			}
+			if len(s.events) != tt.want {
+				t.Errorf("sent %v, want %d events", s.log, tt.want)
+			}
+			if got := d.deriver.health; got != newest(tt.folded, tt.before, tt.after) {
+				t.Errorf("later records are explained by %v", got)
+			}
 		})
-		d.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "default", Name: "web"},
-			map[string]*journaletv1.PodCall{id: {Request: run}})
-		d.SeedHealth(down)
-		d.SeedNode("node-uid", "", uint64(len(j.records)))
-		d.CatchUp(t.Context())
-		if d.Send(t.Context()) {
-			t.Errorf("sent %v", s.log)
+	}
+}
+
+func newest(
+	folded *journaletv1.RuntimeHealthChanged, changes ...[]*journaletv1.RuntimeHealthChanged,
+) *journaletv1.RuntimeHealthChanged {
+	for _, list := range changes {
+		for _, h := range list {
+			folded = h
 		}
 	}
+	return folded
 }
 
 func TestEventHasTheNameThatThePodHadThen(t *testing.T) {

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -31,6 +32,37 @@ func (d *Driver) nameAsBefore(ctx context.Context, from uint64) error {
 		to = first - 1
 	}
 	return err
+}
+
+// healthAsBefore has the deriver know the runtime's health as it was before the record from: the last change within
+// maxRecords before, the fold's if nothing has changed since. A sandbox that is requested while the network is not
+// ready has an event of its own.
+func (d *Driver) healthAsBefore(ctx context.Context, from uint64) error {
+	since, err := d.newestHealth(ctx, from, d.last)
+	if err != nil || since == nil {
+		d.deriver.health = d.health
+		return err
+	}
+	for to := from - 1; err == nil && d.deriver.health == nil && to > 0 && from-to <= maxRecords; {
+		first := max(to, contextRecords) - contextRecords + 1
+		d.deriver.health, err = d.newestHealth(ctx, first, to)
+		to = first - 1
+	}
+	return err
+}
+
+// newestHealth returns the last change of the runtime's health in records; nil without one.
+func (d *Driver) newestHealth(ctx context.Context, first, last uint64) (*journaletv1.RuntimeHealthChanged, error) {
+	var newest *journaletv1.RuntimeHealthChanged
+	err := d.opts.Read(ctx, first, last, func(rec *journaletv1.Record) error {
+		for _, e := range messages.Events(rec) {
+			if h := e.GetRuntimeHealthChanged(); h != nil {
+				newest = h
+			}
+		}
+		return ctx.Err()
+	})
+	return newest, err
 }
 
 // changedSince returns the pods of the fold that were added or forgotten from a record on, by UID. A pod of the API
