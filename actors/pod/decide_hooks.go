@@ -56,19 +56,19 @@ func (d *step) reconcileInOrder(c *corev1.Container) {
 }
 
 // hookIsDue reports whether a container is about to run its postStart hook, or runs it. A container whose last start or
-// hook failed holds up no other, nor does one that has ended and is not started now.
+// hook failed holds up no other until it is tried again, nor does one that has ended and is not started now.
 func (d *step) hookIsDue(c *corev1.Container) bool {
 	r := d.record(c.Name)
-	cur, failed := r.GetCurrent(), r.GetStartError()
+	cur, failed := r.GetCurrent(), r.GetStartError().GetReason()
 	switch {
 	case handler(c, postStartHook) == nil:
 		return false
 	case alive(cur):
-		return !postStarted(c, r)
-	case failed != nil && failed.GetReason() != reasonCreating:
-		return false
+		return !postStarted(c, r) && failed != reasonHookError
 	case d.calling(startOf(c.Name)):
 		return true
+	case failed != "" && failed != reasonCreating:
+		return false
 	case exited(cur) && !d.restarts(c, r), d.state.GetTimers().GetSet()[backOffTimer+c.Name] != nil:
 		return false
 	}
