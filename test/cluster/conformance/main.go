@@ -109,7 +109,7 @@ func run(ctx context.Context, o options) error {
 		err = writeTimes(o.times, results)
 	}
 	if o.page != "" {
-		err = errors.Join(err, writePage(o.page, o.list, version, results))
+		err = errors.Join(err, writePage(o.page, o.list, version, o.skip, results))
 	}
 	return errors.Join(err, summary(os.Stdout, results))
 }

@@ -91,10 +91,14 @@ var headers = map[string]string{
 	conformance: header, nodes: nodesHeader, storage: driversHeader, hostpath: hostpathHeader,
 }
 
-// writePage writes the page of a list with all results. Results that did not pass come first.
-func writePage(path, list, version string, results []result) error {
+// writePage writes the page of a list with all results. Results that did not pass come first. skip is the regular
+// expression of the specs that were left out; empty: none.
+func writePage(path, list, version, skip string, results []result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, headers[list], cluster.Version, version, count(results), len(results))
+	if skip != "" {
+		fmt.Fprintf(&b, "Left out, by `-skip`: the specs that match `%s`.\n\n", skip)
+	}
 	if count(results) < len(results) {
 		b.WriteString("| did not pass | result | seconds | first line of the message |\n|---|---|---|---|\n")
 		for _, r := range results {

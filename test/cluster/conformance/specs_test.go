@@ -177,7 +177,7 @@ func TestPageListsWhatDidNotPassFirst(t *testing.T) {
 	pages := map[string]string{}
 	for _, list := range []string{conformance, nodes, storage, hostpath} {
 		path := filepath.Join(t.TempDir(), "page.md")
-		must.OK(t, writePage(path, list, "v1, containerd", results))
+		must.OK(t, writePage(path, list, "v1, containerd", "[Serial]", results))
 		page, err := os.ReadFile(path)
 		must.OK(t, err)
 		pages[list] = string(page)
@@ -191,7 +191,8 @@ func TestPageListsWhatDidNotPassFirst(t *testing.T) {
 		}
 	}
 	page := pages[conformance]
-	for _, want := range []string{"**1 of 2 passed.**", `\[sig-node] B \| fails | failed | 0.0 | no &lt;pod>`,
+	for _, want := range []string{"**1 of 2 passed.**", "specs that match `[Serial]`",
+		`\[sig-node] B \| fails | failed | 0.0 | no &lt;pod>`,
 		`\[sig-node] A works | passed | 1.0 | 2.0 |`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
