@@ -25,7 +25,8 @@ const (
 	maxRecords = 20_000
 	// contextRecords are read before the cursor: what the events after it refer to.
 	contextRecords = 2000
-	// unfoldedRecords are the last records that an agent which was killed may not have handled, at most.
+	// unfoldedRecords are the last records, which an agent that was killed may not have handled: it handles a record
+	// within moments.
 	unfoldedRecords = 100
 	// cursorPeriod is how often the cursor is written at most.
 	cursorPeriod = time.Second
