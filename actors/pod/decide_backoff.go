@@ -65,10 +65,11 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
 	if !exited(cur) || notRun(r) || r.GetRestartRequested() || r.GetReplacing() && cur.GetHash() != ContainerHash(c) {
 		return nil, 0
 	}
-	if d.triedBefore(c, r) && r.GetBackOff().GetUpdatedAt() != nil &&
-		r.GetBackOff().GetKey() == backOffKey(c) {
+	if stepped := r.GetBackOff().GetUpdatedAt(); d.triedBefore(c, r) && stepped != nil &&
+		r.GetBackOff().GetKey() == backOffKey(c) && !stepped.AsTime().Before(cur.GetFinishedAt().AsTime()) {
 		// This start was tried before and found no image: it has waited, and its step was taken and not undone since. With
-		// other resources it is another start.
+		// other resources it is another start. The step of a start before was taken before this instance ended: another
+		// container of the pod had the image pulled.
 		return nil, 0
 	}
 	first := min(firstBackOff, d.maxBackOff())

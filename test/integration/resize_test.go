@@ -160,7 +160,8 @@ func TestPodWithAnotherContainerIsAnotherIncarnation(t *testing.T) {
 	p := a.pod("grows", "ready with both", func(p *corev1.Pod) bool {
 		return ready(p) && len(p.Status.ContainerStatuses) == 2
 	})
-	if now := container(p, "main"); now.ContainerID == was || now.RestartCount != 0 {
+	// Its restarts count on.
+	if now := container(p, "main"); now.ContainerID == was || now.RestartCount != 1 {
 		t.Errorf("main is %s with %d restarts, and was %s", now.ContainerID, now.RestartCount, was)
 	}
 }

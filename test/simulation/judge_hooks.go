@@ -111,9 +111,13 @@ func (j *judge) postStartsRan(faultless time.Duration) {
 }
 
 // behindHooks: no main container starts while one before it in the manifest has its postStart hook to come, unless the
-// start or the hook of that one failed before: it holds up nobody then. Of what an agent that is gone has started,
-// nobody knows whether the hook has run.
+// start or the hook of that one failed before: it holds up nobody then. Nor does one that was requested later. Of what
+// an agent that is gone has started, nobody knows whether the hook has run.
 func (j *judge) behindHooks(c *container) {
+	requested := j.intents[c.intent]
+	if requested == nil || j.lostIntents[c.intent] {
+		return
+	}
 	mains := c.manifest.Spec.Containers
 	place := slices.IndexFunc(mains, func(m corev1.Container) bool { return m.Name == c.name })
 	for i := range max(place, 0) {
@@ -126,7 +130,8 @@ func (j *judge) behindHooks(c *container) {
 				continue
 			}
 			if x.sandbox == c.sandbox && x.alive() && !x.vanished && !j.unrecorded(x) && !j.failedBefore(x, before) &&
-				x.spec.Lifecycle != nil && x.spec.Lifecycle.PostStart != nil && !x.postStart.ended {
+				j.intents[x.intent].cause <= requested.cause && !x.postStart.ended &&
+				x.spec.Lifecycle != nil && x.spec.Lifecycle.PostStart != nil {
 				j.broken(hooksInOrder, c.uid, "%s starts, and the postStart hook of %s has not ended", c.id, x.id)
 			}
 			before = x
