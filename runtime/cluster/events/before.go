@@ -14,8 +14,10 @@ import (
 // looked for in at most maxRecords records before it.
 func (d *Driver) nameAsBefore(ctx context.Context, from uint64) error {
 	sought, err := d.changedSince(ctx, from)
-	for to := from - 1; err == nil && len(sought) > 0 && to > 0 && from-to <= maxRecords; {
-		first := max(to, contextRecords) - contextRecords + 1
+	if err != nil || len(sought) == 0 {
+		return err
+	}
+	return readBack(from, func(first, to uint64) (done bool, err error) {
 		found := map[string]*journaletv1.PodRef{}
 		err = d.opts.Read(ctx, first, to, func(rec *journaletv1.Record) error {
 			for _, e := range rec.GetStep().GetDecisions() {
@@ -29,9 +31,8 @@ func (d *Driver) nameAsBefore(ctx context.Context, from uint64) error {
 			d.deriver.pods[uid] = pod
 			delete(sought, uid)
 		}
-		to = first - 1
-	}
-	return err
+		return len(sought) == 0, err
+	})
 }
 
 // healthAsBefore has the deriver know the runtime's health as it was before the record from: the last change within
@@ -43,12 +44,23 @@ func (d *Driver) healthAsBefore(ctx context.Context, from uint64) error {
 		d.deriver.health = d.health
 		return err
 	}
-	for to := from - 1; err == nil && d.deriver.health == nil && to > 0 && from-to <= maxRecords; {
-		first := max(to, contextRecords) - contextRecords + 1
+	return readBack(from, func(first, to uint64) (done bool, err error) {
 		d.deriver.health, err = d.newestHealth(ctx, first, to)
+		return d.deriver.health != nil, err
+	})
+}
+
+// readBack calls read with ranges of contextRecords, the newest first, of the maxRecords before the record from, until
+// it is done or fails.
+func readBack(from uint64, read func(first, to uint64) (done bool, err error)) error {
+	for to := from - 1; to > 0 && from-to <= maxRecords; {
+		first := max(to, contextRecords) - contextRecords + 1
+		if done, err := read(first, to); done || err != nil {
+			return err
+		}
 		to = first - 1
 	}
-	return err
+	return nil
 }
 
 // newestHealth returns the last change of the runtime's health in records; nil without one.

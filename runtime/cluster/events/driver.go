@@ -261,7 +261,6 @@ func (d *Driver) CatchUp(ctx context.Context) {
 		cursor = d.last
 		d.keep(cursor)
 	}
-	d.takeUnfolded(ctx)
 	from := max(cursor, contextRecords) - contextRecords + 1
 	if d.last > maxRecords {
 		from = max(from, d.last-maxRecords)
@@ -282,6 +281,9 @@ func (d *Driver) CatchUp(ctx context.Context) {
 			d.opts.Log.Warn("cannot read the journal; some events of earlier runs are not sent", "err", err)
 		}
 	}
+	if cursor == d.last {
+		d.takeUnfolded(ctx)
+	}
 	d.saved = cursor
 	// Only now: what came after the records does not explain them.
 	maps.Copy(d.deriver.calls, d.calls)
@@ -289,8 +291,8 @@ func (d *Driver) CatchUp(ctx context.Context) {
 	d.deriver.health = cmp.Or(d.deriver.health, d.health)
 }
 
-// takeUnfolded has the fold's health be what the last records say: the end of an agent may leave a change that no actor
-// has handled, and that none of the records to come repeats.
+// takeUnfolded has the fold's health be what the last records say, where no record is read to derive events: the end of
+// an agent may leave a change that no actor has handled, and that none of the records to come repeats.
 func (d *Driver) takeUnfolded(ctx context.Context) {
 	if d.last == 0 {
 		return

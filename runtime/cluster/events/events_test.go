@@ -36,6 +36,18 @@ func manifest(string) (*corev1.Pod, error) {
 // journal appends records of one pod.
 type journal struct{ records []*journaletv1.Record }
 
+// read returns what reads the journal for a driver.
+func (j *journal) read(
+	t *testing.T,
+) func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
+	return func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
+		for _, rec := range j.records[from-1 : to] {
+			must.OK(t, f(rec))
+		}
+		return nil
+	}
+}
+
 func (j *journal) add(author messages.Ref, isFact bool, kinds ...proto.Message) {
 	rec := &journaletv1.Record{
 		Seq: uint64(len(j.records) + 1), Epoch: 1, Actor: author.Proto(),
@@ -254,12 +266,7 @@ func run(t *testing.T, s *server, j *journal, root string, last int, test func(*
 	t.Helper()
 	d := New(Options{
 		NodeName: "n", RootDir: root, Manifest: manifest, Create: s.create, Patch: s.patch,
-		Read: func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
-			for _, rec := range j.records[from-1 : to] {
-				must.OK(t, f(rec))
-			}
-			return nil
-		},
+		Read: j.read(t),
 	})
 	d.SeedNode("node-uid", "", uint64(last))
 	for _, rec := range j.records[last:] {

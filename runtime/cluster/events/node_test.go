@@ -1,7 +1,6 @@
 package events
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -146,12 +145,7 @@ func TestRecordsBeforeTheStartAreExplainedByTheHealthOfThen(t *testing.T) {
 			must.OK(t, writeCursor(filepath.Join(root, cursorFile), 1))
 			s := &server{events: map[string]*corev1.Event{}}
 			d := New(Options{NodeName: "n", RootDir: root, Manifest: manifest, Create: s.create, Patch: s.patch,
-				Read: func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
-					for _, rec := range j.records[from-1 : to] {
-						must.OK(t, f(rec))
-					}
-					return nil
-				},
+				Read: j.read(t),
 			})
 			d.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "default", Name: "web"},
 				map[string]*journaletv1.PodCall{id: {Request: run}})
@@ -167,6 +161,21 @@ func TestRecordsBeforeTheStartAreExplainedByTheHealthOfThen(t *testing.T) {
 				t.Errorf("later records are explained by %v", got)
 			}
 		})
+	}
+}
+
+// A run of the agent whose last events were all sent derives none again, and knows the health all the same.
+func TestHealthThatNoneFoldedIsKnown(t *testing.T) {
+	j, root := newJournal(), t.TempDir()
+	down := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, Message: "NetworkReady=false"}
+	j.add(messages.Runtime, true, down)
+	must.OK(t, writeCursor(filepath.Join(root, cursorFile), uint64(len(j.records))))
+	d := New(Options{NodeName: "n", RootDir: root, Manifest: manifest, Read: j.read(t)})
+	d.SeedHealth(&journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true})
+	d.SeedNode("node-uid", "", uint64(len(j.records)))
+	d.CatchUp(t.Context())
+	if d.deriver.health != down {
+		t.Errorf("later records are explained by %v", d.deriver.health)
 	}
 }
 
@@ -206,12 +215,7 @@ func TestEventHasTheNameThatThePodHadThen(t *testing.T) {
 			}
 			s := &server{events: map[string]*corev1.Event{}}
 			d := New(Options{NodeName: "n", RootDir: root, Manifest: manifest, Create: s.create, Patch: s.patch,
-				Read: func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
-					for _, rec := range j.records[from-1 : to] {
-						must.OK(t, f(rec))
-					}
-					return nil
-				},
+				Read: j.read(t),
 			})
 			d.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "ns", Name: "next"}, nil)
 			d.SeedNode("node-uid", "", uint64(len(j.records)))
