@@ -7,3 +7,7 @@ import "time"
 // pod may run in their place. A container still has the minimum of a stop, 2 s. kubelet: 1 s for a pod that only the
 // runtime has.
 const GraceWithoutObject = time.Second
+
+// MinimumGrace is the least time that a container has to end by itself, and its preStop hook beyond its own time.
+// kubelet: minimumGracePeriodInSeconds, 2.
+const MinimumGrace = 2 * time.Second

@@ -9,12 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
-
-// minimumGrace is the least time that a container has to end by itself. kubelet: minimumGracePeriodInSeconds, 2.
-const minimumGrace = 2 * time.Second
 
 // defaultGrace is the grace period of a pod whose manifest is not known. Kubernetes default: 30 s.
 const defaultGrace = 30 * time.Second
@@ -67,7 +65,7 @@ func (d *step) requestStop(c *journaletv1.ContainerObservation, reason string, l
 // stopGrace returns the grace period of a stop: what is left in whole seconds, since CRI counts in these, and never
 // less than the minimum.
 func stopGrace(left time.Duration) time.Duration {
-	return max(minimumGrace, (left + time.Second - 1).Truncate(time.Second))
+	return max(actors.MinimumGrace, (left + time.Second - 1).Truncate(time.Second))
 }
 
 // tearDownWait returns what is left of the delay after a failed stop or removal.

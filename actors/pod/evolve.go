@@ -282,6 +282,15 @@ func countedOn(records map[string]*journaletv1.ContainerRecord) map[string]*jour
 	return kept
 }
 
+// keptCounts returns what the next incarnation of this pod keeps of its containers: nothing, unless the end of the pod
+// says that restart counts go on.
+func (a *Actor) keptCounts() map[string]*journaletv1.ContainerRecord {
+	if !a.state.GetRestartsGoOn() {
+		return map[string]*journaletv1.ContainerRecord{}
+	}
+	return countedOn(a.state.GetContainers())
+}
+
 func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	s := a.state
 	switch s.GetStage() {
@@ -304,9 +313,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	if s.GetStage() == unknown {
 		next.Observed, next.UsedRuntime, next.Timers = s.GetObserved(), s.GetUsedRuntime(), s.GetTimers()
 	}
-	if s.GetRestartsGoOn() {
-		next.Containers = countedOn(s.GetContainers())
-	}
+	next.Containers = a.keptCounts()
 	// What an orphan had is this incarnation's only while the runtime shows some of it. An inspection from before the end
 	// of the last incarnation may have shown what has been removed since.
 	if o := s.GetObserved(); len(o.GetSandboxes())+len(o.GetContainers()) > 0 {

@@ -27,11 +27,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	}
 	if s.GetStage() == finished && old == nil {
 		// The runtime created something late, for an earlier run of the agent or for a lost journal.
-		kept := map[string]*journaletv1.ContainerRecord{}
-		if s.GetRestartsGoOn() {
-			kept = countedOn(s.GetContainers())
-		}
-		s.Containers, s.SandboxId, s.NextSandboxAttempt = kept, "", 0
+		s.Containers, s.SandboxId, s.NextSandboxAttempt = a.keptCounts(), "", 0
 	}
 	unseen := a.Unseen() && s.GetTrustsFirstInspection()
 	shown, o := idsIn(old), a.withoutRemoved(o)

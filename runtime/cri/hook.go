@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
@@ -21,10 +22,6 @@ import (
 
 // maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
 const maxHookMessageBytes = 1 << 10
-
-// leastStop is how long a hook runs on beyond its timeout: the stop of its container has begun by then, and takes this
-// long at least. kubelet: minimumGracePeriodInSeconds; it leaves the hook running until the container is killed.
-const leastStop = 2 * time.Second
 
 // runHook runs a lifecycle hook to its end, or a little beyond its timeout. Hooks run at least once: a hook in doubt
 // runs again. It fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
@@ -67,10 +64,11 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (*calls.Ou
 	return res, calls.Fail(code, message)
 }
 
-// mostOf returns how long a hook with a timeout may take in all.
+// mostOf returns how long a hook with a timeout may take in all: the stop of its container has begun when the timeout
+// is over, and takes the minimum at least. The kubelet leaves the hook running until the container is killed.
 func mostOf(req *journaletv1.RunHook) time.Duration {
 	if timeout := req.GetTimeout().AsDuration(); timeout > 0 {
-		return timeout + leastStop
+		return timeout + actors.MinimumGrace
 	}
 	return 0
 }
