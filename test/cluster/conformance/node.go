@@ -23,8 +23,8 @@ const (
 	nodeTests = string(cluster.E2ENode)
 	// harnessTimeout is how long an end of the harness may take.
 	harnessTimeout = 2 * time.Minute
-	// readyTimeout is how long the harness may take to have a node, and readyPause is between two looks.
-	readyTimeout, readyPause = 5 * time.Minute, time.Second
+	// readyTimeout is how long the harness may take to have a node.
+	readyTimeout = 5 * time.Minute
 	// anySystem is what upstream's validation of the machine is to find: its own specification is about distributions.
 	anySystem = "os: Linux\nkernelSpec:\n  versions: ['.*']\n"
 )
@@ -53,21 +53,16 @@ func (h *host) startNode(ctx context.Context, programs string) error {
 
 // awaitNode waits until the Node is ready: each spec's process wants a Node when it begins.
 func (h *host) awaitNode(ctx context.Context, programs string) error {
-	late := fmt.Errorf("no node within %s: see %s", readyTimeout, h.dir)
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, late)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	for {
+	return cluster.Until(ctx, func() error {
 		get := h.kubectl(ctx, programs, "get", "nodes", "-o",
 			`jsonpath={.items[0].status.conditions[?(@.type=="Ready")].status}`)
-		if out, err := get.Output(); err == nil && string(out) == "True" {
-			return nil
+		if out, err := get.Output(); err != nil || string(out) != "True" {
+			return errors.Join(fmt.Errorf("no Node is ready within %s: see %s", readyTimeout, h.dir), err)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(readyPause):
-		}
-	}
+		return nil
+	})
 }
 
 // prepareNode makes the directory of the harness: the agent as kubelet, beside the program of the tests, which looks
