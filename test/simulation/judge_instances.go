@@ -58,10 +58,10 @@ type instanceBook struct {
 	// begun is the number of instances that preceded the present incarnation of each pod. since does not count them if the
 	// runtime still had one: the agent continues its attempt numbers, as the kubelet does.
 	since, begun map[string]int
-	// countsSince and countsFrom are the same of the incarnation with which the restart counts of each pod began.
+	// countsSince and countsFrom are since and begun of the incarnation with which the restart counts of each pod began.
 	countsSince, countsFrom map[string]int
-	// finished are the pods that have finished, and were not added since; forgotten are those of them that their source
-	// forgot.
+	// finished are the pods that have finished, and were not added since; forgotten are the finished pods that their
+	// source forgot.
 	finished, forgotten map[string]bool
 	// adds are the records that added each pod.
 	adds  map[string][]addition

@@ -78,8 +78,8 @@ func sumOf(programs ...string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// missing returns the specs that have not passed yet, and those that one process runs with them. Their results are due
-// now.
+// missing returns the specs that have not passed yet, and the specs that one process runs with them. The results of all
+// these specs are due now.
 func (r *results) missing(specs []spec) []spec {
 	var missing []spec
 	for _, together := range inOneProcess(specs) {
