@@ -31,6 +31,9 @@ const (
 	evictionTimer = "eviction"
 	// evictionWait is that bound. kubelet: podCleanupTimeout, 30 s.
 	evictionWait = 30 * time.Second
+	// settleWait is how long the kernel has to free what a pod held before a threshold that still acts costs another pod.
+	// kubelet: podCleanupPollFreq, 1 s, its least pause between two pods.
+	settleWait = time.Second
 	// evictionRetry is the pause before it is measured again if no pod was left to end.
 	evictionRetry = time.Minute
 	// hardGrace is the grace period of a pod that a hard threshold ends. kubelet: immediateEvictionGracePeriodSeconds.
@@ -46,6 +49,7 @@ const (
 	reclaiming = journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMING
 	reclaimed  = journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMED
 	ending     = journaletv1.EvictionStage_EVICTION_STAGE_ENDING
+	settling   = journaletv1.EvictionStage_EVICTION_STAGE_SETTLING
 	measuring  = journaletv1.EvictionStage_EVICTION_STAGE_MEASURING
 )
 
@@ -132,11 +136,18 @@ func (a *Actor) decidePressure(e actors.Event, emit actors.Emit) {
 		if len(p.GetWaitingFor()) > 0 || p.GetImages() {
 			return
 		}
-		next := measuring
 		if p.GetStage() == reclaiming {
-			next = reclaimed
+			a.measure(reclaimed, 0, emit)
+			return
 		}
-		a.measure(next, emit)
+		a.measure(settling, settleWait, emit)
+	case settling:
+		switch {
+		case observed != nil && pressure.Acting(observed.GetThresholds()) == nil:
+			a.progressEviction(&journaletv1.EvictionProgressed{}, 0, emit)
+		case a.state.GetTimers().GetSet()[evictionTimer] == nil:
+			a.measure(measuring, 0, emit)
+		}
 	case reclaimed, measuring:
 		switch {
 		case observed == nil || observed.GetRequestId() != p.GetRequestId():
@@ -157,10 +168,10 @@ func (a *Actor) decidePressure(e actors.Event, emit actors.Emit) {
 	}
 }
 
-// measure requests PressureObserved.
-func (a *Actor) measure(stage journaletv1.EvictionStage, emit actors.Emit) {
+// measure requests PressureObserved, in a stage that lasts no longer than a time; 0: without a bound.
+func (a *Actor) measure(stage journaletv1.EvictionStage, most time.Duration, emit actors.Emit) {
 	next := &journaletv1.EvictionProgressed{Stage: stage, RequestId: a.state.Pressure.GetRequestId() + 1}
-	a.progressEviction(next, 0, emit)
+	a.progressEviction(next, most, emit)
 }
 
 // progressEviction emits a stage, and has it last no longer than a time; 0: without a bound.
@@ -316,7 +327,7 @@ func (a *Actor) retryEviction(e actors.Event, emit actors.Emit) {
 		return
 	}
 	if e.Body.GetTimerFired() != nil {
-		a.measure(measuring, emit)
+		a.measure(measuring, 0, emit)
 		return
 	}
 	if e.Body.GetAdmissionRequested() == nil || a.state.GetRunning() == 0 {

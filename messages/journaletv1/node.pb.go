@@ -148,6 +148,9 @@ const (
 	EvictionStage_EVICTION_STAGE_ENDING EvictionStage = 3
 	// PressureObserved is requested: a threshold that still acts begins another cycle.
 	EvictionStage_EVICTION_STAGE_MEASURING EvictionStage = 4
+	// A pod has ended, and PressureObserved is requested: enough ends the cycle. The kernel may still be freeing what the
+	// pod held, so that a threshold which still acts is measured again (measuring) after 1 s.
+	EvictionStage_EVICTION_STAGE_SETTLING EvictionStage = 5
 )
 
 // Enum value maps for EvictionStage.
@@ -158,6 +161,7 @@ var (
 		2: "EVICTION_STAGE_RECLAIMED",
 		3: "EVICTION_STAGE_ENDING",
 		4: "EVICTION_STAGE_MEASURING",
+		5: "EVICTION_STAGE_SETTLING",
 	}
 	EvictionStage_value = map[string]int32{
 		"EVICTION_STAGE_UNSPECIFIED": 0,
@@ -165,6 +169,7 @@ var (
 		"EVICTION_STAGE_RECLAIMED":   2,
 		"EVICTION_STAGE_ENDING":      3,
 		"EVICTION_STAGE_MEASURING":   4,
+		"EVICTION_STAGE_SETTLING":    5,
 	}
 )
 
@@ -2001,7 +2006,7 @@ type EvictionProgressed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stage from now on.
 	Stage EvictionStage `protobuf:"varint,1,opt,name=stage,proto3,enum=journalet.v1.EvictionStage" json:"stage,omitempty"`
-	// The signal that acts. Empty in measuring and at the end.
+	// The signal that acts. Empty in settling, in measuring and at the end.
 	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// UIDs of the pods that it waits for, sorted.
 	WaitingFor []string `protobuf:"bytes,3,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
@@ -3862,13 +3867,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x1dFILESYSTEM_LAYOUT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FILESYSTEM_LAYOUT_ONE\x10\x01\x12 \n" +
 	"\x1cFILESYSTEM_LAYOUT_OWN_IMAGES\x10\x02\x12\x1b\n" +
-	"\x17FILESYSTEM_LAYOUT_SPLIT\x10\x03*\xa5\x01\n" +
+	"\x17FILESYSTEM_LAYOUT_SPLIT\x10\x03*\xc2\x01\n" +
 	"\rEvictionStage\x12\x1e\n" +
 	"\x1aEVICTION_STAGE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19EVICTION_STAGE_RECLAIMING\x10\x01\x12\x1c\n" +
 	"\x18EVICTION_STAGE_RECLAIMED\x10\x02\x12\x19\n" +
 	"\x15EVICTION_STAGE_ENDING\x10\x03\x12\x1c\n" +
-	"\x18EVICTION_STAGE_MEASURING\x10\x04*y\n" +
+	"\x18EVICTION_STAGE_MEASURING\x10\x04\x12\x1b\n" +
+	"\x17EVICTION_STAGE_SETTLING\x10\x05*y\n" +
 	"\bOomScope\x12\x19\n" +
 	"\x15OOM_SCOPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eOOM_SCOPE_NODE\x10\x01\x12\x12\n" +

@@ -27,6 +27,7 @@ func examplesOfNode() []example {
 		{&journaletv1.NodePressureDecided{Conditions: []string{"MemoryPressure"}}, Warning},
 		{&journaletv1.EvictionProgressed{}, Info},
 		{&journaletv1.EvictionProgressed{Stage: journaletv1.EvictionStage_EVICTION_STAGE_MEASURING}, Info},
+		{&journaletv1.EvictionProgressed{Stage: journaletv1.EvictionStage_EVICTION_STAGE_SETTLING}, Info},
 		{&journaletv1.EvictionProgressed{Stage: journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMED}, Info},
 		{&journaletv1.EvictionProgressed{Stage: journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMING}, Warning},
 		{&journaletv1.EvictionProgressed{Stage: journaletv1.EvictionStage_EVICTION_STAGE_ENDING}, Warning},

@@ -79,8 +79,9 @@ func (d *Driver) Seed(p *journaletv1.NodePressure) {
 	d.seed(p.GetThresholds())
 	d.requested, d.answered = p.GetRequestId(), p.GetRequestId()
 	switch p.GetStage() {
-	case journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMED, journaletv1.EvictionStage_EVICTION_STAGE_MEASURING:
-		d.answered-- // the last one has no answer
+	case journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMED, journaletv1.EvictionStage_EVICTION_STAGE_SETTLING,
+		journaletv1.EvictionStage_EVICTION_STAGE_MEASURING:
+		d.answered-- // the last one has no answer, or a second one does no harm
 	default:
 	}
 }

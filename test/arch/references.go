@@ -38,7 +38,7 @@ var theirs = strings.Fields(`
 	podCIDRs CertificateSigningRequest
 	OnPodSandboxReady
 	Kubelet:    computeInitContainerActions computePodActions computePodResizeAction containerBackOffPeriod getPhase
-	            buildSignalToNodeReclaimFuncs buildSignalToRankFunc IsLocalEphemeralVolume newManagerImpl podCleanupTimeout
+	            buildSignalToNodeReclaimFuncs buildSignalToRankFunc IsLocalEphemeralVolume newManagerImpl podCleanupPollFreq podCleanupTimeout
 	            UpdateContainerFsThresholds evictionMessage imageBackOff immediateEvictionGracePeriodSeconds maxMsgSize maxProbeRetries maxRespBodyLength
 	            minimumGracePeriodInSeconds
 	            podContainerManagerImpl qosContainerManagerImpl sortPendingResizes validateMemoryResizeAction

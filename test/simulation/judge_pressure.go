@@ -3,9 +3,7 @@ package simulation
 import (
 	"cmp"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 
 	"github.com/journalet/journalet/actors/node"
 	limits "github.com/journalet/journalet/actors/pressure"
-	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -57,6 +54,8 @@ type pressureBook struct {
 	victimFor  limits.Signal
 	victimAt   time.Duration
 	freedBy    uint64
+	// enough is set if there was enough since then.
+	enough bool
 	// evictions counts the pods that ended.
 	evictions int
 }
@@ -119,6 +118,8 @@ func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
 	case *journaletv1.Event_NodePressureDecided:
 		j.conditionsDecided(rec, k.NodePressureDecided.GetConditions())
 		b.conditions = k.NodePressureDecided.GetConditions()
+	case *journaletv1.Event_EvictionProgressed:
+		b.enough = b.enough || k.EvictionProgressed.GetStage() == journaletv1.EvictionStage_EVICTION_STAGE_UNSPECIFIED
 	case *journaletv1.Event_PodReclaimed:
 		if b.victim == k.PodReclaimed.GetUid() && b.freedBy == 0 {
 			b.freedBy = rec.GetStep().GetCause()
@@ -228,9 +229,11 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	if h.holdsShare { // else it has terminated meanwhile, and nothing ends: neither this incarnation nor the next one
 		j.endsForNode(h, rec, k)
 	}
+	enough := b.enough
 	last, signal, at, known := b.victim, b.victimFor, b.victimAt, cmp.Or(b.freedBy, rec.GetStep().GetCause())
 	// Timers count from the record that the node decides on.
 	b.victim, b.victimFor, b.freedBy = k.GetUid(), limits.Signal(k.GetSignal()), 0
+	b.enough = false
 	b.victimAt = j.uptimeOf(j.sim.journal.stored[rec.GetStep().GetCause()-1])
 	if h.finishedBy > rec.GetStep().GetCause() {
 		b.victim = "" // it may have come again
@@ -259,6 +262,9 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait && j.clockSet < at {
 		if what := j.holds(last, signal, known); what != "" {
 			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and still has %s", last, took, what)
+		}
+		if c := j.freeing(last, sample, known); c != "" && signal == limits.MemoryAvailable && !enough {
+			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and the kernel still frees the memory of %s", last, took, c)
 		}
 	}
 }
@@ -387,8 +393,7 @@ func (j *judge) holds(uid string, signal limits.Signal, known uint64) string {
 	o := j.sim.world.objectsOf(uid)
 	onDisk := signal.Condition() == corev1.NodeDiskPressure
 	for _, c := range o.containers {
-		shown := j.history(uid).shown[c.id] && j.book.byID[c.id].shownBy <= known
-		if !c.startedLate && shown && (c.alive() || onDisk) {
+		if j.waitsFor(c, known) && (c.alive() || onDisk) {
 			return c.id
 		}
 	}
@@ -398,88 +403,23 @@ func (j *judge) holds(uid string, signal limits.Signal, known uint64) string {
 	return ""
 }
 
+// freeing returns the container of a pod whose memory the kernel still frees in a sample, empty for none.
+func (j *judge) freeing(uid string, sample *sampleTaken, known uint64) string {
+	for _, l := range sample.of.lingering {
+		if l.of.uid == uid && j.waitsFor(l.of, known) {
+			return l.of.id
+		}
+	}
+	return ""
+}
+
+// waitsFor reports whether the node waits for the end of a container of a pod that it ends (holds).
+func (j *judge) waitsFor(c *container, known uint64) bool {
+	return !c.startedLate && j.history(c.uid).shown[c.id] && j.book.byID[c.id].shownBy <= known
+}
+
 // leftVolume reports whether the volume of a pod on disk is of a manifest that only the lost journal had. It stays
 // until the pod finishes (docs/SIMULATION.md).
 func (h *podHistory) leftVolume() bool {
 	return h.hadVolume && !hasVolume(h.allocatedAs, scratchVolume)
-}
-
-const (
-	// followsWithin is how soon a condition follows a shortage on a node without faults: the longest pause between two
-	// samples, and what records take.
-	followsWithin = limits.MaxPause + 2*time.Second
-	// endsPressureWithin bounds a cycle on a node without faults: some pods, each with its grace period.
-	endsPressureWithin = 15 * time.Minute
-	// startsAgainWithin is how soon a pod that pressure ended makes way for its next incarnation.
-	startsAgainWithin = 10 * time.Second
-)
-
-// judgePressure has a node without faults run short of something, again and again: each time its condition follows,
-// pods end until there is enough, and the condition goes after the transition period.
-func (s *sim) judgePressure() {
-	const file = "cycle.json"
-	n := s.config.pressed
-	if n == nil {
-		return
-	}
-	for i := 0; i < s.cycles && s.judge.first == nil; i++ {
-		r := stream(s.seed, "cycle of pressure", strconv.Itoa(i))
-		s.world.images["app:1"] = true
-		s.directory.write(s.manifests, file, cyclePods(r, i))
-		s.play(s.clock.uptime+readWithin, 0)
-		s.pressureCycle(r)
-	}
-	s.directory.remove(file)
-	s.play(s.clock.uptime+readWithin, 0)
-}
-
-func (s *sim) pressureCycle(r *rand.Rand) {
-	n := s.config.pressed
-	t := n.thresholds[r.IntN(len(n.thresholds))]
-	value, condition := t.Value.Of(capacityOf(t.Signal)), string(t.Signal.Condition())
-	has := func() bool { return slices.Contains(s.judge.pressure.conditions, condition) }
-	if has() {
-		s.judge.broken(conditionsFollow, "", "%s is there, and nothing is short", condition)
-	}
-	left := func() int64 { return s.world.shortage(n.layout).left[t.Signal] }
-	*s.world.othersOf(t.Signal, n.layout) += left() - value + 1 + r.Int64N(2*capacityOf(t.Signal)/1000)
-	s.play(s.clock.uptime+followsWithin, 0)
-	if !has() {
-		s.judge.broken(conditionsFollow, "", "%s does not follow %s: %d is left", condition, t.Signal, left())
-	}
-	for end := s.clock.uptime + t.Grace + endsPressureWithin; left() < value && s.mayEnd(); {
-		if s.play(s.clock.uptime+followsWithin, 0); s.judge.first != nil {
-			return
-		}
-		if s.clock.uptime > end {
-			s.judge.broken(pressureEnds, "", "%d is left of %s after %s, and pods run", left(), t.Signal, endsPressureWithin)
-			return
-		}
-	}
-	s.play(s.clock.uptime+evictionWait, 0)
-	s.world.relieve()
-	over := s.clock.uptime
-	s.play(over+n.transition+limits.Hold+2*followsWithin, 0)
-	if has() {
-		s.judge.broken(conditionsFollow, "", "%s is there %s after the node was short", condition, s.clock.uptime-over)
-	}
-	if len(s.judge.pressure.conditions) > 0 {
-		return // the pods that ended had met another threshold before
-	}
-	s.play(s.clock.uptime+startsAgainWithin, 0)
-	for _, uid := range slices.Sorted(maps.Keys(s.judge.pods)) {
-		if v := s.reported(messages.Pod(uid)); v != nil && s.judge.staysEvicted(uid, v) {
-			s.judge.broken(startsAgain, uid, "%s after the last condition it is %q", startsAgainWithin, v.Status.Message)
-		}
-	}
-}
-
-// mayEnd reports whether a pod is left that the node may end.
-func (s *sim) mayEnd() bool {
-	for _, h := range s.judge.pods {
-		if h.holdsShare && priorityOf(h.admittedAs) < systemCritical {
-			return true
-		}
-	}
-	return false
 }

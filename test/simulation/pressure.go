@@ -146,6 +146,23 @@ func (w *world) uses(c *container) use {
 	return u
 }
 
+// memoryFreedWithin bounds how long the kernel takes to free the memory of a container that has ended. The node waits
+// 1 s before that memory counts.
+const memoryFreedWithin = 900 * time.Millisecond
+
+// lingering is the memory of a container that has ended, which the kernel frees by an uptime.
+type lingering struct {
+	of    *container
+	until time.Duration
+	bytes int64
+}
+
+// lingers has the kernel take some time to free the memory of a container that ends.
+func (w *world) lingers(c *container) {
+	takes := time.Duration(stream(w.seed, "freed", c.id).Int64N(int64(memoryFreedWithin)))
+	w.lingering = append(w.lingering, lingering{c, w.clock.uptime + takes, w.uses(c).memory})
+}
+
 // podUse returns what a pod uses, with its volumes on disk.
 func (w *world) podUse(o *objects) use {
 	var sum use
@@ -173,10 +190,11 @@ func (w *world) volumeUse(uid string) (bytes, inodes int64) {
 // scratchVolume is the emptyDir of a plan's pods.
 const scratchVolume = "data"
 
-// shortage is what is left on the node, by signal, and what each pod uses, by UID.
+// shortage is what is left on the node, by signal, what each pod uses, by UID, and what the kernel still frees.
 type shortage struct {
-	left map[limits.Signal]int64
-	pods map[string]use
+	left      map[limits.Signal]int64
+	pods      map[string]use
+	lingering []lingering
 }
 
 // shortage returns what is left, whether or not it can be measured.
@@ -189,6 +207,11 @@ func (w *world) shortage(layout journaletv1.FilesystemLayout) shortage {
 		if slices.ContainsFunc(o.sandboxes, func(x *sandbox) bool { return x.ready }) {
 			s.pods[o.uid] = u
 		}
+	}
+	w.lingering = slices.DeleteFunc(w.lingering, func(l lingering) bool { return l.until <= w.clock.uptime })
+	s.lingering = slices.Clone(w.lingering)
+	for _, l := range s.lingering {
+		all.memory += l.bytes
 	}
 	n := &w.besides
 	bytes, inodes := n.bytes+all.localBytes, n.inodes+all.localInodes

@@ -65,6 +65,7 @@ type world struct {
 	conditions map[string]*conditions
 	files      *nodeFiles
 	besides    besides
+	lingering  []lingering
 	plugins    []*devicePlugin
 	// claimDrivers are the DRA drivers.
 	claimDrivers []*claimDriver
@@ -424,6 +425,7 @@ func (w *world) reboot() {
 			w.killSandbox(x)
 		}
 	}
+	w.lingering = nil
 }
 
 // killRuntime ends the runtime's process. Containers keep running.

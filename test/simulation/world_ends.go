@@ -27,6 +27,7 @@ func (w *world) exit(c *container, code int32, reason string) {
 	if !c.alive() {
 		return
 	}
+	w.lingers(c)
 	c.state, c.code, c.reason, c.finished = exited, code, reason, w.clock.Now()
 	if code != unknownExit { // a process that is killed says nothing
 		w.files.says(c)

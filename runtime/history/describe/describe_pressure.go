@@ -97,6 +97,8 @@ func (d *Describer) evictionProgressed(p *journaletv1.EvictionProgressed) string
 		return "a pod has to end for " + p.GetSignal() + ": " + list(names, 6)
 	case journaletv1.EvictionStage_EVICTION_STAGE_RECLAIMED:
 		return "measuring whether enough was reclaimed"
+	case journaletv1.EvictionStage_EVICTION_STAGE_SETTLING:
+		return "measuring whether enough is available now; if not, again in 1s"
 	case journaletv1.EvictionStage_EVICTION_STAGE_MEASURING:
 		return "measuring whether enough is available now"
 	default:

@@ -250,21 +250,30 @@ func (e *Evictions) carryOut(d *journaletv1.Event) []proto.Message {
 // and how many thresholds acted at most when one was.
 func (e *Evictions) Sample(ctx context.Context, at time.Time) (ended []node.Evicted, most int, err error) {
 	e.now, e.ended, e.most = at, nil, 0
-	e.fire()
+	e.fire(0)
 	for range 100 {
-		if err := cmp.Or(e.err, e.driver.Sample(ctx)); err != nil || !e.wants {
+		e.wants = false
+		err := cmp.Or(e.err, e.driver.Sample(ctx))
+		if e.node.Node().GetPressure().GetStage() == journaletv1.EvictionStage_EVICTION_STAGE_SETTLING {
+			e.fire(settles)
+		}
+		if err != nil || !e.wants {
 			return e.ended, e.most, cmp.Or(err, e.err)
 		}
 	}
 	return e.ended, e.most, fmt.Errorf("the node measures without end")
 }
 
-// fire fires the timers that are due.
-func (e *Evictions) fire() {
+// settles is how long the node has the kernel free what a pod held, before it measures again. The world here frees it at
+// once, so that no time passes.
+const settles = time.Second
+
+// fire fires the timers that are due within a while.
+func (e *Evictions) fire(within time.Duration) {
 	set := e.node.Timers().GetSet()
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		t := set[name]
-		if t != nil && !t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration()).After(e.now) {
+		if t != nil && !t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration()).After(e.now.Add(within)) {
 			e.happens(messages.Node, nil,
 				messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: t.GetGeneration()}))
 		}
