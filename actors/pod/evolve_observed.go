@@ -70,12 +70,12 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	}
 }
 
-// evolveOtherName folds that the pod's only sandbox is an earlier pod's, by the name under which the first inspection
+// evolveOtherName folds that the pod's newest sandbox is an earlier pod's, by the name under which the first inspection
 // has shown it: one with this UID, of a journal that was lost.
 func (a *Actor) evolveOtherName(as *journaletv1.PodRef) {
 	s := a.state
-	if p := s.GetPod(); p == nil || as.GetName() == "" || len(s.GetObserved().GetSandboxes()) != 1 ||
-		as.GetName() == p.GetName() && as.GetNamespace() == p.GetNamespace() {
+	p := s.GetPod()
+	if p == nil || as.GetName() == "" || as.GetName() == p.GetName() && as.GetNamespace() == p.GetNamespace() {
 		return
 	}
 	s.MisnamedSandboxId = s.GetSandboxId()

@@ -3643,7 +3643,8 @@ type PodObserved struct {
 	Sandboxes []*SandboxObservation `protobuf:"bytes,3,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	// By name, then attempt.
 	Containers []*ContainerObservation `protobuf:"bytes,4,rep,name=containers,proto3" json:"containers,omitempty"`
-	// Namespace and name by the labels of its objects. Set only in the first observation of a pod.
+	// Namespace and name by the labels of its newest sandbox, or of a container if it has none. Set only in the first
+	// observation of a pod.
 	PodNamespace  string `protobuf:"bytes,5,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
 	PodName       string `protobuf:"bytes,6,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	unknownFields protoimpl.UnknownFields

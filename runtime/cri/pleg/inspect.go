@@ -65,6 +65,7 @@ func (p *PLEG) inspect(
 			setName(now, last, c.GetLabels())
 		}
 	}
+	var newest uint32
 	ended := anyEnded(now, last)
 	for _, s := range sandboxes.GetItems() {
 		if !p.opts.Owner.Owns(s) {
@@ -76,7 +77,10 @@ func (p *PLEG) inspect(
 		}
 		if o != nil {
 			now.Sandboxes = append(now.Sandboxes, o)
-			setName(now, last, s.GetLabels())
+			if o.GetAttempt() >= newest {
+				newest = o.GetAttempt()
+				setName(now, last, s.GetLabels())
+			}
 		}
 	}
 	Sort(now)
@@ -87,9 +91,10 @@ func (p *PLEG) inspect(
 	return now, nil
 }
 
-// setName sets a pod's name in its first observation.
+// setName sets a pod's name in its first observation: the name of its newest sandbox, or of a container if it has none.
+// Sandboxes of a journal that was lost may have other names.
 func setName(now, last *journaletv1.PodObserved, labels map[string]string) {
-	if last == nil && now.GetPodName() == "" {
+	if last == nil {
 		now.PodNamespace, now.PodName = labels[cri.LabelPodNamespace], labels[cri.LabelPodName]
 	}
 }

@@ -199,10 +199,18 @@ func (r *rig) remove(sandbox string) {
 // sandbox runs a sandbox of a pod.
 func (r *rig) sandbox(uid, owner string, attempt uint32) (*runtimeapi.PodSandboxConfig, string) {
 	r.t.Helper()
+	return r.sandboxNamed("name-of-"+uid, uid, owner, attempt)
+}
+
+// sandboxNamed runs a sandbox of a pod with a name.
+func (r *rig) sandboxNamed(
+	name, uid, owner string, attempt uint32,
+) (*runtimeapi.PodSandboxConfig, string) {
+	r.t.Helper()
 	sc := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid, Attempt: attempt},
 		Labels: map[string]string{
-			cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid,
+			cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: name,
 		},
 		Annotations: map[string]string{
 			cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe",
@@ -213,6 +221,19 @@ func (r *rig) sandbox(uid, owner string, attempt uint32) (*runtimeapi.PodSandbox
 	}
 	return sc, get[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(r.t.Context(),
 		&runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
+}
+
+// Sandboxes of one UID have two names after a pod got another name while the journal was lost.
+func TestPodHasTheNameOfItsNewestSandbox(t *testing.T) {
+	r := newRig(t)
+	for attempt, name := range []string{"earlier", "later"} {
+		r.sandboxNamed(name, "u1", agent, uint32(attempt))
+	}
+	r.relist()
+	o := r.until("two sandboxes", func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes()) == 2 })
+	if o.GetPodName() != "later" {
+		t.Errorf("the pod has the name %q", o.GetPodName())
+	}
 }
 
 func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
