@@ -116,7 +116,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 		return err
 	}
 	defer release()
-	a := &agent{cfg: cfg, log: log, metrics: monitoring.NewMetrics()}
+	a := &agent{cfg: cfg, log: log, metrics: monitoring.NewMetrics(log)}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {
 		return err

@@ -277,7 +277,7 @@ func isCatalog(t *testing.T, body string) {
 			got[m[1]] = m[2]
 		}
 	}
-	for _, m := range monitoring.NewMetrics().Catalog() {
+	for _, m := range monitoring.NewMetrics(nil).Catalog() {
 		if got[m.Name] != m.Type && !slices.Contains(notYet, m.Name) {
 			t.Errorf("%s of the catalog is a %q in the scrape, want a %s", m.Name, got[m.Name], m.Type)
 		}

@@ -28,7 +28,7 @@ func (a *agent) newStats() *stats.Stats {
 		}
 	}
 	s := stats.New(o)
-	a.metrics.Registry().MustRegister(s.VolumeMetrics())
+	a.metrics.MustRegister(s.VolumeMetrics())
 	return s
 }
 

@@ -27,7 +27,7 @@ type measured struct {
 
 func newMeasured() *measured {
 	m := &measured{pods: map[string]*corev1.Pod{}}
-	m.Driver = New(monitoring.NewMetrics(), func(uid string) *corev1.Pod { return m.pods[uid] })
+	m.Driver = New(monitoring.NewMetrics(nil), func(uid string) *corev1.Pod { return m.pods[uid] })
 	return m
 }
 

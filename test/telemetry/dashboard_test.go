@@ -131,7 +131,7 @@ func TestDashboardShowsWhatTheAgentExports(t *testing.T) {
 	if queries < 20 {
 		t.Errorf("only %d queries", queries)
 	}
-	for _, m := range monitoring.NewMetrics().Catalog() {
+	for _, m := range monitoring.NewMetrics(nil).Catalog() {
 		if strings.HasPrefix(m.Name, "journalet_journal_") && !used[m.Name] {
 			t.Errorf("no panel shows %s", m.Name)
 		}
@@ -217,7 +217,7 @@ func metricsIn(page string) map[string][]string {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) \S+$`).FindAllStringSubmatch(page, -1) {
 		out[m[1]] = nil
 	}
-	for _, m := range monitoring.NewMetrics().Catalog() {
+	for _, m := range monitoring.NewMetrics(nil).Catalog() {
 		if _, there := out[m.Name]; there || slices.Contains(notYet, m.Name) {
 			out[m.Name] = m.Labels
 		}

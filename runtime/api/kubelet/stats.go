@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/journalet/journalet/runtime/defect/collect"
 )
 
 // Stats are the figures of the node, its pods and containers. None of them fails: what cannot be measured is left out.
@@ -52,8 +54,8 @@ func (s *Server) statsRoutes() {
 	}
 	s.get(summaryPath, s.summary)
 	s.handle(http.MethodPost, summaryPath, prompt(http.HandlerFunc(s.summary)))
-	s.get(resourcePath, metrics(s.Stats.ResourceMetrics()))
-	s.get(cadvisorPath, metrics(s.Stats.CadvisorMetrics(), s.Stats.MachineMetrics()))
+	s.get(resourcePath, s.metrics(s.Stats.ResourceMetrics()))
+	s.get(cadvisorPath, s.metrics(s.Stats.CadvisorMetrics(), s.Stats.MachineMetrics()))
 }
 
 // summary serves the Summary API.
@@ -82,9 +84,11 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 }
 
 // metrics serves collectors in the formats of Prometheus.
-func metrics(all ...prometheus.Collector) http.HandlerFunc {
+func (s *Server) metrics(all ...prometheus.Collector) http.HandlerFunc {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(all...)
+	for _, c := range all {
+		registry.MustRegister(collect.Guard(c, s.Log))
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
 	}).ServeHTTP

@@ -43,7 +43,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // allMetrics returns the catalog of a node of a cluster whose Node is ready.
 func allMetrics() []Metric {
-	m := NewMetrics()
+	m := NewMetrics(nil)
 	c := m.Cluster()
 	none := func() *tls.Certificate { return nil }
 	c.ClientCertificate(none)

@@ -27,7 +27,7 @@ func scrape(t *testing.T, m *Metrics) string {
 }
 
 func TestMetricsOfAClusterHaveTheKubeletsNamesAndBoundedLabels(t *testing.T) {
-	m := NewMetrics()
+	m := NewMetrics(nil)
 	for _, name := range []string{"rest_client", "apiserver_delegated", "kubelet_http", "certificate_manager"} {
 		if strings.Contains(scrape(t, m), name) {
 			t.Errorf("%s is exported without a cluster", name)

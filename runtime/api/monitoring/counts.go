@@ -166,7 +166,7 @@ func (m *Metrics) newCounts() {
 		m.catalog = append(m.catalog, k.Metric)
 		k.desc = prometheus.NewDesc(k.Name, k.Help, k.Labels, nil)
 	}
-	m.registry.MustRegister(c)
+	m.MustRegister(c)
 }
 
 // Count sets the source of the values at a scrape. f is called at each one and should return at once.

@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"log/slog"
 	"net/http"
 	"runtime"
 	"slices"
@@ -12,11 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/journalet/journalet/runtime/defect/collect"
 )
 
 // Metrics are the agent's metrics. All methods are cheap and safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
+	log      *slog.Logger
 	catalog  []Metric
 	counts   atomic.Pointer[func() Counts]
 
@@ -49,9 +53,12 @@ var (
 	operationBuckets = prometheus.ExponentialBuckets(.005, 2.5, 14)
 )
 
-// NewMetrics returns metrics with a registry of their own.
-func NewMetrics() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+// NewMetrics returns metrics with a registry of their own. What fails at a scrape is logged; nil: nowhere.
+func NewMetrics(log *slog.Logger) *Metrics {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	m := &Metrics{registry: prometheus.NewRegistry(), log: log}
 	m.newJournal()
 	m.relist = m.histogram("kubelet_pleg_relist_duration_seconds", "Duration of a relist.", prometheus.DefBuckets)
 	m.interval = m.histogram("kubelet_pleg_relist_interval_seconds", "Time between two relists.", prometheus.DefBuckets)
@@ -173,8 +180,11 @@ func (m *Metrics) Kubernetes(version string) {
 		runtime.GOOS+"/"+runtime.GOARCH).Set(1)
 }
 
-// Registry returns the registry, for metrics of other packages.
-func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+// MustRegister registers a collector whose metrics follow at each scrape from what the agent has read. Like a
+// registry's, it panics if one has been registered that exports the same.
+func (m *Metrics) MustRegister(c prometheus.Collector) {
+	m.registry.MustRegister(collect.Guard(c, m.log))
+}
 
 // Handler serves all metrics.
 func (m *Metrics) Handler() http.Handler { return m.handler() }

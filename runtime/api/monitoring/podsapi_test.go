@@ -8,7 +8,7 @@ import (
 )
 
 func TestRequestsToThePodsAPIAreCounted(t *testing.T) {
-	m := NewMetrics()
+	m := NewMetrics(nil)
 	m.PodsRequested("v1alpha1", "ListPods", "OK")
 	m.PodsRequested("v1alpha1", "GetPod", "NotFound")
 	m.PodsRequested("v1alpha1", "GetPod", "NotFound")

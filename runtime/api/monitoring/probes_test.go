@@ -7,7 +7,7 @@ import (
 )
 
 func TestProbesAreCountedUnderTheKubeletsNamesUntilTheirPodIsGone(t *testing.T) {
-	m := NewMetrics()
+	m := NewMetrics(nil)
 	url := serve(t, Options{Metrics: m}) + "/metrics"
 	a := Probe{Type: "Readiness", Container: "main", Pod: "a", Namespace: "default", PodUID: "1"}
 	b := Probe{Type: "Liveness", Container: "main", Pod: "b", Namespace: "default", PodUID: "2"}

@@ -174,7 +174,7 @@ func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
 }
 
 func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
-	m := NewMetrics()
+	m := NewMetrics(nil)
 	m.Appended(3*time.Millisecond, 300)
 	m.Appended(3*time.Millisecond, 200)
 	m.Synced(2 * time.Millisecond)
