@@ -17,7 +17,7 @@ func (a *agent) alive() error { return a.loops.Within(maxDecisionTime) }
 // newLoops returns the checks of the agent's loops. Those without an error of their own take the lock that the loop
 // takes for each item: a deadlock leaves them without a response.
 func (a *agent) newLoops() *monitoring.Checks {
-	return monitoring.NewChecks(
+	return monitoring.NewChecks(a.log,
 		monitoring.Check{Name: "dispatch", Probe: a.checkDispatch},
 		monitoring.Check{Name: "actors", Probe: a.checkSharedActors},
 		monitoring.Check{Name: "appender", Probe: func() error { _ = a.bus.Journal().Queued(); return nil }},

@@ -73,7 +73,7 @@ func (a *agent) checks(more ...monitoring.Check) *monitoring.Checks {
 	if a.url != nil {
 		checks = append(checks, monitoring.Check{Name: "http source", Probe: a.url.Healthy})
 	}
-	return monitoring.NewChecks(append(checks, more...)...)
+	return monitoring.NewChecks(a.log, append(checks, more...)...)
 }
 
 // A decision or a call that takes longer is unhealthy. A decision takes microseconds. A call to the runtime times out
@@ -164,7 +164,7 @@ func (a *agent) ready() *monitoring.Checks {
 		checks = append(checks, monitoring.Check{Name: "API server", Probe: a.cluster.contact.Refused},
 			monitoring.Check{Name: "pods of the API server", Probe: a.cluster.pods.Whole})
 	}
-	return monitoring.NewChecks(checks...)
+	return monitoring.NewChecks(a.log, checks...)
 }
 
 func (a *agent) runtimeReady() error {

@@ -1,12 +1,15 @@
 package persistentvolume
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // Volumes of clouds that Kubernetes once mounted itself are volumes of a CSI driver now (ADR 101). Their objects stay
@@ -57,11 +60,9 @@ func ofMigrated(pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
 
 // translate calls the library, which trusts its objects: what it panics on is no reason to end the agent.
 func translate(call func() (*corev1.PersistentVolume, error)) (pv *corev1.PersistentVolume, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			pv, err = nil, fmt.Errorf("the volume is not as the translation expects it: %v", p)
-		}
-	}()
+	defer defect.Recover(func(string) {
+		pv, err = nil, errors.New("the volume is not as the translation expects it")
+	})
 	pv, err = call()
 	if err == nil && (pv == nil || pv.Spec.CSI == nil) {
 		return nil, fmt.Errorf("the translation has no CSI source")

@@ -3,9 +3,12 @@ package monitoring
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // probeTimeout bounds the wait for one check. All run at once, so it bounds a response too. It is well below the usual
@@ -33,6 +36,7 @@ type Checks struct{ list []*watched }
 // watched runs a probe once at a time: a probe that hangs costs one goroutine, not one for each request.
 type watched struct {
 	Check
+	log   *slog.Logger
 	mu    sync.Mutex
 	run   *probeRun
 	since time.Time
@@ -43,11 +47,11 @@ type probeRun struct {
 	err  error
 }
 
-// NewChecks returns a list of checks; names should be unique.
-func NewChecks(list ...Check) *Checks {
+// NewChecks returns a list of checks; names should be unique. A check that panics has failed, and its stack is logged.
+func NewChecks(log *slog.Logger, list ...Check) *Checks {
 	c := &Checks{}
 	for _, one := range list {
-		c.list = append(c.list, &watched{Check: one})
+		c.list = append(c.list, &watched{Check: one, log: log})
 	}
 	return c
 }
@@ -121,14 +125,15 @@ func (w *watched) start() *probeRun {
 	w.run, w.since = r, time.Now()
 	go func() {
 		defer func() {
-			if p := recover(); p != nil {
-				r.err = fmt.Errorf("the check panicked: %v", p)
-			}
 			w.mu.Lock()
 			w.run = nil
 			w.mu.Unlock()
 			close(r.done)
 		}()
+		defer defect.Recover(func(stack string) {
+			r.err = errors.New(defect.Message)
+			w.log.Error("a check of the agent's health failed", "check", w.Name, "error", r.err, "stack", stack)
+		})
 		r.err = w.Probe()
 	}()
 	return r
