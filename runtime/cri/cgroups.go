@@ -13,7 +13,8 @@ import (
 
 // Cgroups are the limits that a node's cgroups support.
 type Cgroups struct {
-	// HugePages are the node's sizes of huge pages, as CRI writes them ("2MB"), sorted.
+	// HugePages are the node's sizes of huge pages, as CRI writes them ("2MB"), sorted. Without the controller hugetlb
+	// they cannot be limited, and there are none: containerd passes such limits over, and CRI-O fails on them.
 	HugePages []string
 	// Swap reports whether swap can be limited.
 	Swap bool
@@ -26,17 +27,9 @@ const maxProcFile = 64 << 10
 // hierarchy. What cannot be read counts as missing, so that the runtime gets no settings that it would refuse.
 func DetectCgroups(root string, v2 bool) Cgroups {
 	out := Cgroups{}
-	for e, err := range bounded.Entries(filepath.Join(root, "sys/kernel/mm/hugepages")) {
-		if err != nil {
-			break
-		}
-		size, ok := strings.CutPrefix(e.Name(), "hugepages-")
-		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(size, "kB"), 10, 64)
-		if ok && err == nil {
-			out.HugePages = append(out.HugePages, cgroup.PageSize(kilobytes))
-		}
+	if limitsHugePages(root, v2) {
+		out.HugePages = sizesOfHugePages(root)
 	}
-	slices.Sort(out.HugePages)
 	swap := filepath.Join(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
 	if v2 {
 		// The root cgroup has no such file, so this process's own cgroup is read.
@@ -47,4 +40,32 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 	_, err := os.Stat(swap)
 	out.Swap = err == nil
 	return out
+}
+
+// limitsHugePages reports whether the node has the cgroup controller of huge pages.
+func limitsHugePages(root string, v2 bool) bool {
+	const controller = "hugetlb"
+	dir := filepath.Join(root, "sys/fs/cgroup")
+	if !v2 {
+		_, err := os.Stat(filepath.Join(dir, controller, "cgroup.procs"))
+		return err == nil
+	}
+	all, _ := bounded.ReadFile(filepath.Join(dir, "cgroup.controllers"), maxProcFile)
+	return slices.Contains(strings.Fields(string(all)), controller)
+}
+
+// sizesOfHugePages returns the sizes of huge pages that the node has, sorted.
+func sizesOfHugePages(root string) (sizes []string) {
+	for e, err := range bounded.Entries(filepath.Join(root, "sys/kernel/mm/hugepages")) {
+		if err != nil {
+			break
+		}
+		size, ok := strings.CutPrefix(e.Name(), "hugepages-")
+		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(size, "kB"), 10, 64)
+		if ok && err == nil {
+			sizes = append(sizes, cgroup.PageSize(kilobytes))
+		}
+	}
+	slices.Sort(sizes)
+	return sizes
 }

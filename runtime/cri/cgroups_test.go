@@ -27,6 +27,12 @@ func TestDetectCgroups(t *testing.T) {
 		put("sys/kernel/mm/hugepages/"+size+"/nr_hugepages", "0")
 	}
 	put("proc/self/cgroup", "0::/system.slice/agent.service\n")
+	for _, v2 := range []bool{false, true} {
+		if got := DetectCgroups(root, v2); got.HugePages != nil {
+			t.Errorf("without the controller, cgroup v2 %t, huge pages are limited: %v", v2, got.HugePages)
+		}
+	}
+	put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n")
 	if got := DetectCgroups(root, true); got.Swap || !reflect.DeepEqual(got.HugePages, []string{"1GB", "2MB", "64KB"}) {
 		t.Errorf("a node with three sizes and no swap has %+v", got)
 	}
@@ -35,8 +41,9 @@ func TestDetectCgroups(t *testing.T) {
 		t.Error("the file of the unified hierarchy must count on cgroup v2 only")
 	}
 	put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "1")
-	if !DetectCgroups(root, false).Swap {
-		t.Error("the file of cgroup v1 was not found")
+	put("sys/fs/cgroup/hugetlb/cgroup.procs", "1")
+	if got := DetectCgroups(root, false); !got.Swap || len(got.HugePages) != 3 {
+		t.Errorf("a node with the files of cgroup v1 has %+v", got)
 	}
 }
 
