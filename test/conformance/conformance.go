@@ -162,7 +162,7 @@ func (s *suite) newPod(t *testing.T) *pod { t.Helper(); return s.run(t, s.podCon
 func (p *pod) containerConfig(name string, argv ...string) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: name},
-		Image:       &cri.ImageSpec{Image: p.s.Image},
+		Image:       &cri.ImageSpec{Image: p.s.Image, UserSpecifiedImage: p.s.Image},
 		Command:     argv,
 		Labels:      map[string]string{"suite": "conformance", "container": name},
 		Annotations: map[string]string{"conformance/intent": "intent-of-" + name},

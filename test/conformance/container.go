@@ -117,7 +117,7 @@ func (s *suite) containerFilters(t *testing.T) {
 func (s *suite) containerImage(t *testing.T) {
 	p := s.newPod(t)
 	config := p.containerConfig("main", forever()...)
-	config.Image = &cri.ImageSpec{Image: "registry.invalid/conformance/absent:1"}
+	config.Image = &cri.ImageSpec{Image: absentImage, UserSpecifiedImage: absentImage}
 	mustFail(t, "a container was created from an image that is not present", s.runtime.CreateContainer,
 		&cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
 	// The failed call must not reserve the name.
