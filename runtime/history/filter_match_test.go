@@ -1,24 +1,20 @@
 package history
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 func fact(seq uint64, about messages.Ref, e proto.Message) *journaletv1.Record {
@@ -128,23 +124,6 @@ func TestFilterKeepsTheLatestOfManyPods(t *testing.T) {
 	}
 }
 
-// readRecords reads a recorded history.
-func readRecords(t *testing.T, path string) (recs []*journaletv1.Record) {
-	t.Helper()
-	f, err := os.Open(path)
-	must.OK(t, err)
-	defer f.Close()
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) {
-			return recs
-		}
-		must.OK(t, err)
-		recs = append(recs, rec)
-	}
-}
-
 // ledBy computes what a record led to in another way: over the whole history, without pages.
 func ledBy(recs []*journaletv1.Record, cause uint64) (out []string) {
 	led, steps, timers := map[uint64]bool{}, map[string]bool{}, map[string]string{}
@@ -186,7 +165,7 @@ func TestEffectsOfARecordAreTheSameInOnePageAndInMany(t *testing.T) {
 	must.OK(t, err)
 	random, most := rand.New(rand.NewPCG(1, 2)), 0
 	for _, path := range all {
-		recs := readRecords(t, path)
+		recs := recording.Records(t, path)
 		get := func(seq uint64) ([]messages.Flat, error) {
 			i := slices.IndexFunc(recs, func(r *journaletv1.Record) bool { return r.GetSeq() == seq })
 			if i < 0 {

@@ -26,8 +26,7 @@ const (
 func TestPageShowsTheContractAndRecordedEvents(t *testing.T) {
 	c, err := readComments(contract)
 	must.OK(t, err)
-	examples, authors, err := readExamples(histories, "node-1")
-	must.OK(t, err)
+	examples, authors := readExamples(t, histories, "node-1")
 	p := render(c, examples, authors)
 	want := p.Bytes()
 	if *update {

@@ -1,14 +1,10 @@
 package simulation
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protodelim"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
@@ -28,6 +23,7 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/promises"
+	"github.com/journalet/journalet/test/recording"
 )
 
 const (
@@ -65,7 +61,7 @@ func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
 			base := strings.TrimSuffix(path, ".records")
 			recs := readRecords(t, path)
 			eventsIn(recs, seen)
-			got, err := StateText(recs, readManifests(t, base+".manifests"))
+			got, err := StateText(recs, readManifests(t, path))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +109,7 @@ func TestRecordedHistoriesAreDecidedAgain(t *testing.T) {
 	for _, path := range all {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			r, err := checkAll(t.Context(), &history.Memory{
-				Records: readRecords(t, path), Manifests: rawManifests(t, strings.TrimSuffix(path, ".records")+".manifests"),
+				Records: readRecords(t, path), Manifests: recording.Manifests(t, path),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -270,55 +266,22 @@ func eventsOf(runs map[string]func() *Result) (events map[string]map[string]bool
 // readRecords reads a journal and checks its chain.
 func readRecords(t *testing.T, path string) []*journaletv1.Record {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var recs []*journaletv1.Record
+	recs := recording.Records(t, path)
 	var hash []byte
-	for in := bufio.NewReader(f); ; {
-		rec := new(journaletv1.Record)
-		err := protodelim.UnmarshalFrom(in, rec)
-		if errors.Is(err, io.EOF) {
-			return recs
-		}
-		if err != nil {
-			t.Fatalf("record %d: %v", len(recs)+1, err)
-		}
-		if rec.GetSeq() != uint64(len(recs)+1) || !bytes.Equal(rec.GetPreviousHash(), hash) {
+	for i, rec := range recs {
+		if rec.GetSeq() != uint64(i+1) || !bytes.Equal(rec.GetPreviousHash(), hash) {
 			t.Fatalf("record %d does not follow from the one before it", rec.GetSeq())
 		}
 		b, err := messages.Encode(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		hash = messages.Hash(b)
-		recs = append(recs, rec)
 	}
-}
-
-// rawManifests reads manifests by digest.
-func rawManifests(t *testing.T, path string) map[string][]byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(b, &all); err != nil {
-		t.Fatal(err)
-	}
-	out := make(map[string][]byte, len(all))
-	for digest, b := range all {
-		out[digest] = b
-	}
-	return out
+	return recs
 }
 
 func readManifests(t *testing.T, path string) func(digest string) (*corev1.Pod, error) {
 	t.Helper()
-	all := rawManifests(t, path)
+	all := recording.Manifests(t, path)
 	return func(digest string) (*corev1.Pod, error) {
 		b, ok := all[digest]
 		if !ok {

@@ -1,14 +1,9 @@
 package timeline
 
 import (
-	"bufio"
-	"errors"
-	"io"
-	"os"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -17,23 +12,14 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 // recorded returns a recorded run of the simulation: 43 pods under faults, 2143 events.
 func recorded(t *testing.T) *history.Memory {
 	t.Helper()
-	f, err := os.Open("../simulation/testdata/histories/seed-112.records")
-	must.OK(t, err)
-	defer f.Close()
-	m := &history.Memory{Name: "n1"}
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) {
-			return m
-		}
-		must.OK(t, err)
-		m.Records = append(m.Records, rec)
+	return &history.Memory{
+		Name: "n1", Records: recording.Records(t, "../simulation/testdata/histories/seed-112.records"),
 	}
 }
 

@@ -1,26 +1,22 @@
 package bundle
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 const histories = "../../../test/simulation/testdata/histories"
@@ -28,27 +24,10 @@ const histories = "../../../test/simulation/testdata/histories"
 // recorded returns a journal that the simulation has recorded.
 func recorded(t testing.TB, name string) *history.Memory {
 	t.Helper()
-	f, err := os.Open(filepath.Join(histories, name+".records"))
-	must.OK(t, err)
-	defer f.Close()
-	m := &history.Memory{Name: "node-1", Manifests: map[string][]byte{}}
-	for in := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(in, rec)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		must.OK(t, err)
-		m.Records = append(m.Records, rec)
+	path := filepath.Join(histories, name+".records")
+	return &history.Memory{
+		Name: "node-1", Records: recording.Records(t, path), Manifests: recording.Manifests(t, path),
 	}
-	b, err := os.ReadFile(filepath.Join(histories, name+".manifests"))
-	must.OK(t, err)
-	var all map[string]json.RawMessage
-	must.OK(t, json.Unmarshal(b, &all))
-	for digest, manifest := range all {
-		m.Manifests[digest] = manifest
-	}
-	return m
 }
 
 // write writes all of a journal as it is.

@@ -1,22 +1,16 @@
 package cloudevents
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protodelim"
-
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 // The rules of the specification's JSON schema (CloudEvents 1.0.2, JSON event format), and of its naming of attributes.
@@ -76,7 +70,7 @@ func TestEveryRecordedEventIsAValidCloudEventWithAnIDOfItsOwn(t *testing.T) {
 	must.OK(t, err)
 	for _, path := range all {
 		seen, n := map[string]bool{}, 0
-		for _, rec := range read(t, path) {
+		for _, rec := range recording.Records(t, path) {
 			for _, f := range messages.Flatten("node-1.example", rec) {
 				n++
 				e := New("node-1.example", f)
@@ -122,21 +116,5 @@ func TestCloudEventHoldsTheDecision(t *testing.T) {
 		`"decision":"2.6.pod/u1.1","data":{"name":"grace"}}`
 	if string(b) != want {
 		t.Errorf("got\n%s\nwant\n%s", b, want)
-	}
-}
-
-func read(t *testing.T, path string) (recs []*journaletv1.Record) {
-	t.Helper()
-	f, err := os.Open(path)
-	must.OK(t, err)
-	defer f.Close()
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) {
-			return recs
-		}
-		must.OK(t, err)
-		recs = append(recs, rec)
 	}
 }

@@ -1,18 +1,14 @@
 package start_test
 
 import (
-	"bufio"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,28 +16,12 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history/start"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 var update = flag.Bool("start.update", false, "write testdata again")
 
 const histories = "../../../test/simulation/testdata/histories"
-
-// read returns the records of a recorded run of the simulation.
-func read(t *testing.T, path string) (recs []*journaletv1.Record) {
-	t.Helper()
-	f, err := os.Open(path)
-	must.OK(t, err)
-	defer f.Close()
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) {
-			return recs
-		}
-		must.OK(t, err)
-		recs = append(recs, rec)
-	}
-}
 
 // fold returns the starts that ended, in the order of their ends, and then the open ones.
 func fold(recs []*journaletv1.Record) (out []*start.Start) {
@@ -72,7 +52,7 @@ func text(s *start.Start, end time.Time) string {
 
 // TestStartsOfARecordedRun holds the starts of one run under faults to what a person has read in its journal.
 func TestStartsOfARecordedRun(t *testing.T) {
-	recs := read(t, filepath.Join(histories, "seed-160.records"))
+	recs := recording.Records(t, filepath.Join(histories, "seed-160.records"))
 	end := recs[len(recs)-1].GetTime().AsTime()
 	var b strings.Builder
 	for _, s := range fold(recs) {
@@ -95,7 +75,7 @@ func TestPhasesLieWithinTheirStart(t *testing.T) {
 	must.OK(t, err)
 	kinds := map[start.Kind]bool{}
 	for _, path := range all {
-		recs := read(t, path)
+		recs := recording.Records(t, path)
 		for _, cut := range []int{0, len(recs) / 3, len(recs) / 2} {
 			for _, s := range fold(recs[cut:]) {
 				check(t, filepath.Base(path), s)
@@ -135,7 +115,7 @@ func check(t *testing.T, where string, s *start.Start) {
 
 // TestStepInPartsCountsWithItsLastPart splits every step of a run, and loses the last part of one.
 func TestStepInPartsCountsWithItsLastPart(t *testing.T) {
-	recs := read(t, filepath.Join(histories, "seed-59.records"))
+	recs := recording.Records(t, filepath.Join(histories, "seed-59.records"))
 	var parts []*journaletv1.Record
 	seq := uint64(0)
 	for _, rec := range recs {

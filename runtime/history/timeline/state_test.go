@@ -1,10 +1,7 @@
 package timeline_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,6 +15,7 @@ import (
 	"github.com/journalet/journalet/runtime/history/timeline"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 // TestPicturesEndInTheStatesOfThePods holds the newest states of pictures to what the pods' actors hold at that record:
@@ -60,10 +58,7 @@ func handled(picture *timeline.Timeline, g *timeline.Group) bool {
 // folded returns the states of actors at a record.
 func folded(t *testing.T, m *history.Memory, seed, to int) *fold.Fold {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(histories, fmt.Sprintf("seed-%d.manifests", seed)))
-	must.OK(t, err)
-	var manifests map[string]json.RawMessage
-	must.OK(t, json.Unmarshal(b, &manifests))
+	manifests := recording.Manifests(t, path(seed))
 	f := fold.New(fold.AllDeciders, func(digest string) (*corev1.Pod, error) { return manifest.Load(manifests[digest]) })
 	f.CreateSingletons()
 	for _, rec := range m.Records[:to] {

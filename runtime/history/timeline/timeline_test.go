@@ -1,11 +1,9 @@
 package timeline_test
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -23,6 +20,7 @@ import (
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/timeline"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 	"github.com/journalet/journalet/test/scenario"
 )
 
@@ -33,20 +31,10 @@ const histories = "../../../test/simulation/testdata/histories"
 // recorded returns a recorded run of the simulation.
 func recorded(t testing.TB, seed int) *history.Memory {
 	t.Helper()
-	f, err := os.Open(filepath.Join(histories, fmt.Sprintf("seed-%d.records", seed)))
-	must.OK(t, err)
-	defer f.Close()
-	m := &history.Memory{Name: "n1"}
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) {
-			return m
-		}
-		must.OK(t, err)
-		m.Records = append(m.Records, rec)
-	}
+	return &history.Memory{Name: "n1", Records: recording.Records(t, path(seed))}
 }
+
+func path(seed int) string { return filepath.Join(histories, fmt.Sprintf("seed-%d.records", seed)) }
 
 // played returns the journal of a scenario.
 func played(t *testing.T, name string) *history.Memory {

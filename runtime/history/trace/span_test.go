@@ -1,12 +1,9 @@
 package trace_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,12 +13,11 @@ import (
 	"time"
 
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
-	"google.golang.org/protobuf/encoding/protodelim"
 
-	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history/start"
 	"github.com/journalet/journalet/runtime/history/trace"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 var update = flag.Bool("trace.update", false, "write testdata again")
@@ -31,19 +27,14 @@ const histories = "../../../test/simulation/testdata/histories"
 // starts folds a recorded run of the simulation, until a record.
 func starts(t *testing.T, path string, until uint64) (out []*start.Start, end time.Time) {
 	t.Helper()
-	f, err := os.Open(path)
-	must.OK(t, err)
-	defer f.Close()
 	c := start.NewCollector()
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) || until > 0 && rec.GetSeq() > until {
-			return append(out, c.Open()...), end
+	for _, rec := range recording.Records(t, path) {
+		if until > 0 && rec.GetSeq() > until {
+			break
 		}
-		must.OK(t, err)
 		out, end = append(out, c.Add(rec)...), rec.GetTime().AsTime()
 	}
+	return append(out, c.Open()...), end
 }
 
 // TestTraceOfAStart holds the JSON of one start to what a person has read in its journal.

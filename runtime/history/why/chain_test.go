@@ -1,24 +1,19 @@
 package why_test
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"google.golang.org/protobuf/encoding/protodelim"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/why"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
 
 const histories = "../../../test/simulation/testdata/histories"
@@ -26,19 +21,7 @@ const histories = "../../../test/simulation/testdata/histories"
 // read returns a recorded run of the simulation.
 func read(t testing.TB, path string) *history.Memory {
 	t.Helper()
-	f, err := os.Open(path)
-	must.OK(t, err)
-	defer f.Close()
-	m := &history.Memory{Name: "n1"}
-	for r := bufio.NewReader(f); ; {
-		rec := &journaletv1.Record{}
-		err := protodelim.UnmarshalFrom(r, rec)
-		if errors.Is(err, io.EOF) {
-			return m
-		}
-		must.OK(t, err)
-		m.Records = append(m.Records, rec)
-	}
+	return &history.Memory{Name: "n1", Records: recording.Records(t, path)}
 }
 
 // TestEveryDecisionLeadsToAFactFromOutside follows the chain of every decision of every recorded run.

@@ -1,9 +1,7 @@
 package why_test
 
 import (
-	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,21 +11,8 @@ import (
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/why"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/recording"
 )
-
-// withManifests reads the manifests that were recorded with a run.
-func withManifests(t testing.TB, path string, m *history.Memory) *history.Memory {
-	t.Helper()
-	b, err := os.ReadFile(strings.TrimSuffix(path, ".records") + ".manifests")
-	must.OK(t, err)
-	var all map[string]json.RawMessage
-	must.OK(t, json.Unmarshal(b, &all))
-	m.Manifests = map[string][]byte{}
-	for digest, manifest := range all {
-		m.Manifests[digest] = manifest
-	}
-	return m
-}
 
 // uids returns the UIDs of the pods that a journal has.
 func uids(m *history.Memory) map[string]bool {
@@ -62,7 +47,8 @@ func TestEveryPodHasAnAnswer(t *testing.T) {
 	must.OK(t, err)
 	pods, restarts := 0, 0
 	for _, path := range all {
-		whole := withManifests(t, path, read(t, path))
+		whole := read(t, path)
+		whole.Manifests = recording.Manifests(t, path)
 		for part := 1; part <= 4; part++ {
 			end := len(whole.Records) * part / 4
 			m := &history.Memory{Name: whole.Name, Manifests: whole.Manifests, Records: whole.Records[:end]}
