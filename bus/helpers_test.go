@@ -139,13 +139,7 @@ func servePods(t *testing.T, b *Bus, handle micro.HandlerFunc, opts ...micro.End
 // waitUntil polls condition for minutes; what names it.
 func waitUntil(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for ctx := testContext(t); !condition(); {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	must.Until(t, 5*time.Minute, what, condition)
 }
 
 func wantSeqs(t testing.TB, got []uint64, from, to uint64) {

@@ -164,11 +164,9 @@ func TestEphemeralContainerOfTheAPIServerRunsOnce(t *testing.T) {
 		t.Errorf("status: %v", p.Status)
 	}
 	n.api.Delete("pods", "default", n.pod, 1)
-	for end := time.Now().Add(time.Minute); n.api.Get("pods", "default", n.pod, p); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the pod is still there: %v", p.Status)
-		}
-	}
+	must.Eventually(t, time.Minute, "the pod is still there", func() (string, bool) {
+		return p.Status.String(), !n.api.Get("pods", "default", n.pod, p)
+	})
 	if ended := p.Status.EphemeralContainerStatuses; ended[0].State.Terminated == nil ||
 		ended[1].ContainerID != b.ContainerID {
 		t.Errorf("at the end: %v", ended)

@@ -41,16 +41,6 @@ func (n *claimNode) begin() {
 	}
 }
 
-// until waits until a condition holds.
-func (n *claimNode) until(what string, ok func() bool) {
-	n.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			n.Fatal("not within a minute: " + what)
-		}
-	}
-}
-
 // sent reports whether an event with this text was sent.
 func (n *claimNode) sent(text string) bool {
 	return slices.ContainsFunc(n.api.Requests("create events"), func(r fakeapi.APIRequest) bool {
@@ -72,7 +62,7 @@ func TestClaimsOfAPodArePreparedAndUnprepared(t *testing.T) {
 	})
 	n.begin()
 	defer func() { n.stop() }()
-	n.until("an event names the claim", func() bool {
+	must.Until(n, time.Minute, "an event names the claim", func() bool {
 		return n.sent("Failed to prepare dynamic resources: fetch ResourceClaim web-gpu")
 	})
 
@@ -90,7 +80,9 @@ func TestClaimsOfAPodArePreparedAndUnprepared(t *testing.T) {
 				Request: "r", Driver: "gpu.example.com", Pool: "p", Device: "d",
 			}}}}
 	})
-	n.until("an event names the driver", func() bool { return n.sent("DRA driver gpu.example.com is not registered") })
+	must.Until(n, time.Minute, "an event names the driver", func() bool {
+		return n.sent("DRA driver gpu.example.com is not registered")
+	})
 
 	driver := &fakedra.Driver{Name: "gpu.example.com"}
 	fakedra.Start(t, driver, filepath.Join(cfg.RootDir, plugins.RegistryDir))
@@ -102,7 +94,9 @@ func TestClaimsOfAPodArePreparedAndUnprepared(t *testing.T) {
 	n.stop()
 	n.begin()
 	server.Delete("pods", "default", "web", 1)
-	n.until("the pod is gone", func() bool { return !server.Get("pods", "default", "web", new(corev1.Pod)) })
+	must.Until(n, time.Minute, "the pod is gone", func() bool {
+		return !server.Get("pods", "default", "web", new(corev1.Pod))
+	})
 	if got := driver.Calls(); !slices.Equal(got, []string{"unprepare " + claimUID}) {
 		t.Errorf("after a restart the driver was called %q", got)
 	}

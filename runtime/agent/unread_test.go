@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
 )
 
 // broken returns an API server whose lists of a resource have an object that cannot be read, nor its name, before all
@@ -42,7 +43,7 @@ func broken(resource string, on *atomic.Bool) *fakeapi.Server {
 // awaitNode waits until the Ready condition is ok.
 func (n *clusterNode) awaitNode(what string, ok func(corev1.NodeCondition) bool) {
 	n.Helper()
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
+	must.Eventually(n, 10*time.Second, what, func() (string, bool) {
 		node, ready := new(corev1.Node), corev1.NodeCondition{}
 		if n.api.Get("nodes", "", "node-1", node) {
 			for _, c := range node.Status.Conditions {
@@ -50,14 +51,10 @@ func (n *clusterNode) awaitNode(what string, ok func(corev1.NodeCondition) bool)
 					ready = c
 				}
 			}
-			if ok(ready) {
-				return
-			}
+			return ready.String(), ok(ready)
 		}
-		if time.Now().After(end) {
-			n.Fatalf("%s: the condition is %v", what, ready)
-		}
-	}
+		return "there is no Node", false
+	})
 }
 
 // awaitEvent returns the first event with a reason.

@@ -294,15 +294,10 @@ func TestHealthOfDriversIsWatched(t *testing.T) {
 // await waits until the newest fact is this.
 func (r *recorder) await(t *testing.T, want string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+	must.Eventually(t, time.Minute, "recorded", func() (string, bool) {
 		r.Lock()
-		got := slices.Clone(r.facts)
-		r.Unlock()
-		if len(got) > 0 && got[len(got)-1] == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("recorded %q, and not %q", got, want)
-		}
-	}
+		defer r.Unlock()
+		n := len(r.facts)
+		return fmt.Sprintf("%q, and not %q", r.facts, want), n > 0 && r.facts[n-1] == want
+	})
 }

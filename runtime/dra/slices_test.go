@@ -3,6 +3,7 @@ package dra
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -137,17 +138,12 @@ func TestADriverIsAwayWhileItCannotBeCalled(t *testing.T) {
 	must.OK(t, drivers.Register(gpu, socket, d.Services()))
 	due := func(want bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+		must.Eventually(t, time.Minute, "its slices are to be deleted", func() (string, bool) {
 			s.mu.Lock()
 			is := s.due[gpu] != nil
 			s.mu.Unlock()
-			if is == want && drivers.Connected(gpu) != want {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("its slices are to be deleted: %t", is)
-			}
-		}
+			return fmt.Sprint(is), is == want && drivers.Connected(gpu) != want
+		})
 	}
 	due(false)
 	end()

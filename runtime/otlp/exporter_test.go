@@ -232,24 +232,18 @@ func TestCollectorThatFailsBlocksNothing(t *testing.T) {
 		e.Stored(j.add(messages.Source("file"), added(name)))
 		e.Stored(j.add(messages.Pod(name), ready()))
 	}
-	await(t, "the surplus is dropped", func() bool { return c.dropped.Load() == pods-maxTraces && c.failed.Load() > 0 })
+	must.Until(t, time.Minute, "the surplus is dropped", func() bool {
+		return c.dropped.Load() == pods-maxTraces && c.failed.Load() > 0
+	})
 	r.fail.Store(nil)
-	await(t, "the rest is sent", func() bool { return c.exported.Load() == maxTraces })
+	must.Until(t, time.Minute, "the rest is sent", func() bool { return c.exported.Load() == maxTraces })
 	refused := status.Error(codes.InvalidArgument, "never")
 	r.fail.Store(&refused)
 	e.Stored(j.add(messages.Source("file"), added("x")))
 	e.Stored(j.add(messages.Pod("x"), ready()))
-	await(t, "what is refused is dropped at once", func() bool { return c.dropped.Load() == pods-maxTraces+1 })
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	must.Until(t, time.Minute, "what is refused is dropped at once", func() bool {
+		return c.dropped.Load() == pods-maxTraces+1
+	})
 }
 
 // The end of a run sends what is left, and waits no longer than flushTimeout for a collector that does not answer.

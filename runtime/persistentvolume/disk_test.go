@@ -227,7 +227,7 @@ func TestADiskThatHangsHoldsUpItsPodsOnly(t *testing.T) {
 	p1 := r.pod("p1", v)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { waits <- r.SetUp(ctx, p1, &p1.Spec.Volumes[0]) }()
-	await(t, "the format to hang", d.Hung)
+	must.Until(t, time.Minute, "the format to hang", d.Hung)
 	d.Has("TYPE=ext4") // of the other disk: the programs know only one
 	must.OK(t, r.setUp(r.pod("p2", other)))
 	must.OK(t, r.tearDown("p2"))
@@ -238,7 +238,7 @@ func TestADiskThatHangsHoldsUpItsPodsOnly(t *testing.T) {
 	must.OK(t, r.tearDown("p1"))
 	r.nothingLeft()
 	d.Hold("mkfs.ext4", false)
-	await(t, "the format to end", func() bool { return r.setUp(r.pod("p1", v)) == nil })
+	must.Until(t, time.Minute, "the format to end", func() bool { return r.setUp(r.pod("p1", v)) == nil })
 	must.OK(t, r.tearDown("p1"))
 	r.nothingLeft()
 }

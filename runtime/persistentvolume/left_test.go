@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -109,12 +110,12 @@ func TestALeftVolumeStaysInUseUntilItIsUnstagedAlsoByTheNextAgent(t *testing.T) 
 	r.fake.Calls()
 	for _, code := range []codes.Code{codes.Internal, codes.OK} {
 		r.keepsStaged(code)
-		await(t, "unstaged again", func() bool {
+		must.Until(t, time.Minute, "unstaged again", func() bool {
 			r.clock.ring()
 			return slices.Contains(r.fake.Calls(), "NodeUnstageVolume h-a")
 		})
 	}
-	await(t, "no timer runs", func() bool {
+	must.Until(t, time.Minute, "no timer runs", func() bool {
 		r.clock.mu.Lock()
 		defer r.clock.mu.Unlock()
 		return len(r.clock.rings) == 0 && len(r.allLeft()) == 0

@@ -143,7 +143,7 @@ func TestAServerThatIsAwayHoldsUpItsPodOnly(t *testing.T) {
 	p2 := r.pod("p2", v)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { waits <- r.SetUp(ctx, p2, &p2.Spec.Volumes[0]) }()
-	await(t, "the mount to hang", s.Hung)
+	must.Until(t, time.Minute, "the mount to hang", s.Hung)
 	must.OK(t, r.tearDown("p1"))
 	select {
 	case err := <-waits:

@@ -36,16 +36,6 @@ func (r *rig) refreshAll() {
 	}
 }
 
-// await waits until a condition holds.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after a minute not: %s", what)
-		}
-	}
-}
-
 func TestAVolumeIsPublishedAgainWhileItsPodRuns(t *testing.T) {
 	r := republishing(t, fakecsi.Stage)
 	ctx, end := context.WithCancel(t.Context())
@@ -54,13 +44,13 @@ func TestAVolumeIsPublishedAgainWhileItsPodRuns(t *testing.T) {
 	must.OK(t, r.setUp(r.pod("p1", r.claimed("a"))))
 	r.expect("NodeStageVolume h-a", "NodePublishVolume h-a")
 	for range 2 {
-		await(t, "published again", func() bool {
+		must.Until(t, time.Minute, "published again", func() bool {
 			r.clock.ring() // a round that has not ended lets the next one out
 			return slices.Contains(r.fake.Calls(), "NodePublishVolume h-a")
 		})
 	}
 	must.OK(t, r.tearDown("p1"))
-	await(t, "no timer runs", func() bool {
+	must.Until(t, time.Minute, "no timer runs", func() bool {
 		r.clock.mu.Lock()
 		defer r.clock.mu.Unlock()
 		return len(r.clock.rings) == 0
@@ -244,14 +234,14 @@ func TestADriverThatHangsHoldsUpItsOwnRoundsOnly(t *testing.T) {
 	var rounds sync.WaitGroup
 	all := r.due()[driverName]
 	r.begin(t.Context(), &rounds, driverName, all)
-	await(t, "so many under way", func() bool {
+	must.Until(t, time.Minute, "so many under way", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return under == maxRefreshes
 	})
 	r.begin(t.Context(), &rounds, driverName, all)
 	r.begin(t.Context(), &rounds, "other.example.com", nil)
-	await(t, "the round of another driver has ended", func() bool {
+	must.Until(t, time.Minute, "the round of another driver has ended", func() bool {
 		r.Volumes.mu.Lock()
 		defer r.Volumes.mu.Unlock()
 		return !r.rounds["other.example.com"]

@@ -5,6 +5,12 @@ import (
 	"time"
 )
 
+// Until waits until a condition holds that says nothing about itself. After the limit it ends the test.
+func Until(t testing.TB, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	Eventually(t, limit, what, func() (string, bool) { return "not within " + limit.String(), holds() })
+}
+
 // Eventually waits until a condition holds. After the limit it ends the test with what cond last said.
 func Eventually(t testing.TB, limit time.Duration, what string, cond func() (saw string, holds bool)) {
 	t.Helper()

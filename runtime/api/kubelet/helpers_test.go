@@ -98,19 +98,14 @@ var ours = []string{
 func noneLeft(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 4<<20)
-	for end := time.Now().Add(3 * time.Minute); ; <-time.After(time.Millisecond) {
+	must.Eventually(t, 3*time.Minute, "goroutines are left", func() (string, bool) {
 		all := strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n")
 		left := slices.DeleteFunc(all, func(s string) bool {
 			return strings.Contains(s, "noneLeft") ||
 				!slices.ContainsFunc(ours, func(part string) bool { return strings.Contains(s, part) })
 		})
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
-		}
-	}
+		return fmt.Sprintf("%d\n%s", len(left), strings.Join(left, "\n\n")), len(left) == 0
+	})
 }
 
 func (n *node) do(method, path string) (int, string) {
@@ -357,11 +352,7 @@ func itoa(n uint16) string { return strconv.Itoa(int(n)) }
 // waitFor waits for a condition.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("there is no %s", what)
-		}
-	}
+	must.Until(t, 3*time.Minute, what, is)
 }
 
 // endless is input without end.

@@ -160,15 +160,10 @@ func TestClientsThatReadNothingHoldUpNoQuery(t *testing.T) {
 		must.OK(t, err)
 	}
 	const wait = time.Minute
-	for end := time.Now().Add(wait); ; <-time.After(time.Millisecond) {
+	must.Eventually(t, wait, "still answered with", func() (string, bool) {
 		code, text := n.do(http.MethodGet, "/logs/?query=nothing")
-		if code == http.StatusOK && strings.Contains(text, "log not found") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("still answered with %d %s", code, text)
-		}
-	}
+		return fmt.Sprint(code, " ", text), code == http.StatusOK && strings.Contains(text, "log not found")
+	})
 	// Who reads gets what there is until the end of the time, and a last line says so.
 	if code, text := n.do(http.MethodGet, "/logs/?query=kubelet"); code != http.StatusOK ||
 		!strings.HasSuffix(text, "\nerror: the query was ended after 300ms\n") {
@@ -177,11 +172,7 @@ func TestClientsThatReadNothingHoldUpNoQuery(t *testing.T) {
 	for _, e := range started() {
 		pid, err := strconv.Atoi(e.Name())
 		must.OK(t, err)
-		for end := time.Now().Add(wait); unix.Kill(pid, 0) == nil; <-time.After(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("process %d still runs", pid)
-			}
-		}
+		must.Until(t, wait, fmt.Sprintf("process %d ends", pid), func() bool { return unix.Kill(pid, 0) != nil })
 	}
 }
 

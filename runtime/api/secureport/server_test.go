@@ -248,11 +248,7 @@ func TestYesIsRequestedAgainBeforeItExpires(t *testing.T) {
 	if known := <-requested; !known {
 		t.Error("it was known")
 	}
-	for deadline := time.Now().Add(time.Minute); get() != false; {
-		if time.Now().After(deadline) {
-			t.Fatal("the new answer is not kept")
-		}
-	}
+	must.Until(t, time.Minute, "the new answer is kept", func() bool { return get() == false })
 	if len(a.yes.Keys()) != 0 || len(a.known.Keys()) != 0 {
 		t.Error("a token that is refused counts as known")
 	}
@@ -572,9 +568,5 @@ func TestOneUserLeavesPlacesForOthers(t *testing.T) {
 		t.Errorf("another user: %s", got)
 	}
 	must.OK(t, first.Close())
-	for end := time.Now().Add(time.Minute); send(dial("u")) != "200"; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the place of a closed connection is not free")
-		}
-	}
+	must.Until(t, time.Minute, "the place of a closed connection is free", func() bool { return send(dial("u")) == "200" })
 }

@@ -1,6 +1,7 @@
 package classes
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,11 +46,8 @@ func TestHandlerIsThatOfTheClass(t *testing.T) {
 	}
 	server.Create("runtimeclasses.node.k8s.io", &nodev1.RuntimeClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: "other"})
-	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
-		if handler, err := k.Handler(pod); err == nil && handler == "other" {
-			return
-		} else if time.Now().After(end) {
-			t.Fatalf("handler %q, %v", handler, err)
-		}
-	}
+	must.Eventually(t, time.Minute, "handler", func() (string, bool) {
+		handler, err := k.Handler(pod)
+		return fmt.Sprint(handler, ", ", err), err == nil && handler == "other"
+	})
 }

@@ -280,11 +280,10 @@ func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); tree.memoryUsed(at) < 8<<10; {
-		if time.Now().After(deadline) {
-			t.Fatalf("the pod uses %d bytes", tree.memoryUsed(at))
-		}
-	}
+	must.Eventually(t, time.Minute, "bytes that the pod uses", func() (string, bool) {
+		used := tree.memoryUsed(at)
+		return fmt.Sprint(used), used >= 8<<10
+	})
 	err = tree.Widen(podWith("a", size("100m", "4Ki", "300m", "4Ki")), false)
 	if err == nil || !strings.Contains(err.Error(), "below current usage") {
 		t.Errorf("%v", err)

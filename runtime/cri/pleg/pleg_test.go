@@ -90,13 +90,7 @@ func (r *rig) run() {
 // eventually polls, because no event signals what PLEG or the simulated runtime does by itself.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for range 20_000 { // more than a minute
-		if ok() {
-			return
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-	r.t.Fatal("never: " + what)
+	must.Until(r.t, 2*time.Minute, what, ok)
 }
 
 // relistsUntil advances the clock of a running PLEG until something is reported.

@@ -257,15 +257,10 @@ func TestPluginThatHangsIsKilledWithItsChildren(t *testing.T) {
 		}
 		child = strings.TrimSpace(p.requests()[0])
 	}
-	for end := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+	must.Eventually(t, time.Minute, "its child still runs", func() (string, bool) {
 		stat, err := os.ReadFile("/proc/" + child + "/stat")
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("its child %s still runs", child)
-		}
-	}
+		return child, err != nil || strings.Contains(string(stat), ") Z ")
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if f := d.Find(ctx, pullOf("r.example/a", "")); len(f.Candidates) > 0 {

@@ -186,11 +186,7 @@ func TestImmutableObjectsAreNotFollowedFurther(t *testing.T) {
 	if !o.Immutable {
 		t.Error("not reported as immutable")
 	}
-	for end := time.Now().Add(deadline); r.server.Watching("secrets") > 0; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it is still watched")
-		}
-	}
+	must.Until(t, deadline, "no longer watched", func() bool { return r.server.Watching("secrets") == 0 })
 	// Another object of this name is read again. Pods that have the first one keep it without a request.
 	first := secret("a")
 	first.UID = o.UID
@@ -393,11 +389,7 @@ func TestTokenStaysInUseWhileARenewalFails(t *testing.T) {
 	uid := r.pod()
 	r.Watch(token("p", uid))
 	requests := func() int { return len(r.server.Requests("create serviceaccounts/token")) }
-	for end := time.Now().Add(deadline); requests() < 3; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d requests", requests())
-		}
-	}
+	must.Eventually(t, deadline, "requests", func() (string, bool) { return fmt.Sprint(requests()), requests() >= 3 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.log) != 1 {

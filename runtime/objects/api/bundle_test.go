@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
 )
 
 const (
@@ -161,11 +162,7 @@ func TestTrustBundlesThatNobodyUsesCostNothing(t *testing.T) {
 			r.has(keys[1], "a", "b")
 		}
 	}
-	for end := time.Now().Add(deadline); r.server.Watching(bundleResources) > 0; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it is still watched")
-		}
-	}
+	must.Until(t, deadline, "no longer watched", func() bool { return r.server.Watching(bundleResources) == 0 })
 }
 
 func TestVersionOfTrustBundlesIsDiscovered(t *testing.T) {

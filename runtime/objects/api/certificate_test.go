@@ -131,13 +131,12 @@ func (s *signed) list() []certificatesv1.PodCertificateRequest {
 
 func (s *signed) eventually(what string, is func() bool) {
 	s.Helper()
-	for end := time.Now().Add(deadline); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			s.rig.mu.Lock()
-			defer s.rig.mu.Unlock()
-			s.Fatalf("no %s; events %q, read %q", what, s.emitted(), s.log)
-		}
-	}
+	must.Eventually(s, deadline, "no "+what, func() (string, bool) {
+		holds := is()
+		s.rig.mu.Lock()
+		defer s.rig.mu.Unlock()
+		return fmt.Sprintf("events %q, read %q", s.emitted(), s.log), holds
+	})
 }
 
 func (s *signed) emitted() []string {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -221,11 +220,10 @@ func TestOfQuickChangesTheNewestIsRecorded(t *testing.T) {
 	}
 	for _, ids := range [][]string{{"a"}, {"a", "b", "c"}} {
 		f.lists <- devicesOf(ids...)
-		for deadline := time.Now().Add(limit); newest() != len(ids); runtime.Gosched() {
-			if time.Now().After(deadline) {
-				t.Fatalf("the list of %v has not arrived; the newest has %d devices", ids, newest())
-			}
-		}
+		must.Eventually(t, limit, fmt.Sprintf("the list of %v has not arrived", ids), func() (string, bool) {
+			n := newest()
+			return fmt.Sprintf("the newest has %d devices", n), n == len(ids)
+		})
 	}
 	w.pause <- time.Now()
 	if o := w.next(t); len(o.GetRemoved()) != 0 || len(o.GetChanged()) != 1 || o.GetChanged()[0].GetId() != "c" {

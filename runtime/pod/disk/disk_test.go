@@ -183,16 +183,6 @@ func TestAnotherDiskAtTheSameDirectoryIsAnError(t *testing.T) {
 	}
 }
 
-// await waits until something is done.
-func (r *rig) await(what string, done func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("after a minute %s", what)
-		}
-	}
-}
-
 // Half a file system could neither be mounted nor formatted.
 func TestTheEndOfAPodCutsNoFormatShort(t *testing.T) {
 	r := newRig(t)
@@ -200,7 +190,7 @@ func TestTheEndOfAPodCutsNoFormatShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.mountIt(ctx, Source{}) }()
-	r.await("no program hangs", r.disk.Hung)
+	must.Until(t, time.Minute, "a program hangs", r.disk.Hung)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -208,7 +198,7 @@ func TestTheEndOfAPodCutsNoFormatShort(t *testing.T) {
 	r.fails(r.mountIt(t.Context(), Source{}), "an earlier format of the disk is still under way")
 	r.expect(probe, "mkfs.ext4 -F -m0 DISK")
 	r.disk.Hold("mkfs.ext4", false)
-	r.await("the disk is not mounted", func() bool { return r.mountIt(t.Context(), Source{}) == nil })
+	must.Until(t, time.Minute, "the disk is mounted", func() bool { return r.mountIt(t.Context(), Source{}) == nil })
 	if got := r.disk.Calls(); slices.ContainsFunc(got, func(c string) bool { return strings.HasPrefix(c, "mkfs") }) {
 		t.Errorf("it was formatted again: %q", got)
 	}

@@ -172,11 +172,7 @@ func TestAMountEndsWithItsContextAndWithItsChildren(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.mount(ctx, data) }()
-	for end := time.Now().Add(time.Minute); !r.server.Hung(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("after a minute the mount does not hang")
-		}
-	}
+	must.Until(t, time.Minute, "the mount hangs", r.server.Hung)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)

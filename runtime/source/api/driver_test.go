@@ -3,9 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -207,11 +207,10 @@ func TestBurstIsFewFacts(t *testing.T) {
 	for i := range pods {
 		names[s.Create("pods", testPod("p"+strings.Repeat("x", i)))] = true
 	}
-	for deadline := time.Now().Add(time.Minute); len(r.Pods().List(false)) <= pods; goruntime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("the watch has shown %d pods", len(r.Pods().List(false)))
-		}
-	}
+	must.Eventually(t, time.Minute, "pods that the watch has shown", func() (string, bool) {
+		n := len(r.Pods().List(false))
+		return fmt.Sprint(n), n > pods
+	})
 	close(release)
 	facts, seen := 0, 0
 	for ; seen <= pods; facts++ {

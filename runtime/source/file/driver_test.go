@@ -569,11 +569,7 @@ func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 	loop := dir + "-loop"
 	must.OK(t, os.Symlink(dir, loop))
 	must.OK(t, unix.Renameat2(unix.AT_FDCWD, loop, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE))
-	for deadline := time.Now().Add(patience); w.Healthy() == nil; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("still healthy")
-		}
-	}
+	must.Until(t, patience, "unhealthy", func() bool { return w.Healthy() != nil })
 	if err := w.Healthy(); !errors.Is(err, syscall.ELOOP) || len(w.state().GetFiles()) != 1 {
 		t.Fatalf("health: %v; files: %v", err, w.state().GetFiles())
 	}

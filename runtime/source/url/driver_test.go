@@ -24,6 +24,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/test/must"
 )
 
 const patience = time.Minute
@@ -516,14 +517,7 @@ func TestStalledDriverIsUnhealthy(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
-	deadline := time.After(patience)
-	for w.requestCount() == 0 {
-		select {
-		case <-deadline:
-			t.Fatal("the URL is not requested")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	must.Until(t, patience, "the URL is requested", func() bool { return w.requestCount() > 0 })
 	w.clock.Advance(DefaultEvery + DefaultTimeout + stallAfter + time.Second)
 	if d.Healthy() == nil {
 		t.Error("a stuck driver is healthy")
