@@ -52,7 +52,7 @@ func (s *server) history(ctx context.Context, v podView, pods []podView, lines i
 				events.Add(rec, f.ID, e)
 				causes[f.Seq] = cmp.Or(causes[f.Seq], text)
 			}
-			if own && rec.GetStep() != nil && !isBookkeeping(e) {
+			if own && rec.GetStep() != nil && !describe.IsBookkeeping(e) {
 				r.Decisions = append(r.Decisions, describe.Line{Flat: f, Text: text, CauseText: causes[f.Cause]})
 			}
 		}
@@ -90,11 +90,6 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 	}
 	slices.SortFunc(all, func(a, b *journaletv1.Record) int { return cmp.Compare(a.GetSeq(), b.GetSeq()) })
 	return all, nil
-}
-
-// isBookkeeping reports whether a decision adds nothing for a reader to the other decisions of its step.
-func isBookkeeping(e *journaletv1.Event) bool {
-	return e.GetTimerSet() != nil || e.GetTimerCleared() != nil
 }
 
 // renderRecord returns a record's events in words, and their cause.

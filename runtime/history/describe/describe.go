@@ -129,14 +129,14 @@ func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 		text := fmt.Sprintf("agent %s started on node %s (epoch %d)", s.GetVersion(), s.GetConfig().GetNodeName(),
 			s.GetEpoch())
 		if left := s.GetKubeletState(); left != nil {
-			text += fmt.Sprintf(", with what a kubelet had given to %s", count(len(left.GetPods()), "pod"))
+			text += fmt.Sprintf(", with what a kubelet had given to %s", Count(len(left.GetPods()), "pod"))
 			if n := len(left.GetImages()); n > 0 {
-				text += fmt.Sprintf(" and pulled of %s", count(n, "image"))
+				text += fmt.Sprintf(" and pulled of %s", Count(n, "image"))
 			}
 			text = withMessage(text, strings.Join(left.GetProblems(), "; "))
 		}
 		if n := len(s.GetFoundResources()); n > 0 {
-			text += fmt.Sprintf(", with what %s had before the journal was lost", count(n, "pod"))
+			text += fmt.Sprintf(", with what %s had before the journal was lost", Count(n, "pod"))
 		}
 		return text
 	case *journaletv1.Event_AgentStopped:
@@ -201,10 +201,10 @@ func manifestsRead(r *journaletv1.ManifestsRead) string {
 	}
 	s += ": " + list(paths, 3)
 	if pods > 0 || problems > 0 {
-		s += " with " + count(pods, "pod")
+		s += " with " + Count(pods, "pod")
 	}
 	if problems > 0 {
-		s += ", " + count(problems, "problem")
+		s += ", " + Count(problems, "problem")
 	}
 	return s
 }
@@ -310,22 +310,22 @@ func (d *Describer) podObserved(o *journaletv1.PodObserved) string {
 	d.observed.put(o.GetUid(), o)
 	var parts []string
 	for _, s := range o.GetSandboxes() {
-		if was := sandboxText(sandboxOf(before, s.GetId())); was != sandboxText(s) {
+		if was := sandboxText(SandboxOf(before, s.GetId())); was != sandboxText(s) {
 			parts = append(parts, sandboxText(s))
 		}
 	}
 	for _, c := range o.GetContainers() {
-		if was := containerText(containerOf(before, c.GetId())); was != containerText(c) {
+		if was := containerText(ContainerOf(before, c.GetId())); was != containerText(c) {
 			parts = append(parts, containerText(c))
 		}
 	}
 	for _, s := range before.GetSandboxes() {
-		if sandboxOf(o, s.GetId()) == nil {
+		if SandboxOf(o, s.GetId()) == nil {
 			parts = append(parts, "sandbox removed")
 		}
 	}
 	for _, c := range before.GetContainers() {
-		if containerOf(o, c.GetId()) == nil {
+		if ContainerOf(o, c.GetId()) == nil {
 			parts = append(parts, fmt.Sprintf("container %s (attempt %d) removed", c.GetName(), c.GetAttempt()))
 		}
 	}
@@ -338,7 +338,13 @@ func (d *Describer) podObserved(o *journaletv1.PodObserved) string {
 	return "details changed"
 }
 
-func sandboxOf(o *journaletv1.PodObserved, id string) *journaletv1.SandboxObservation {
+// IsBookkeeping reports whether a decision adds nothing for a reader to the other decisions of its step.
+func IsBookkeeping(e *journaletv1.Event) bool {
+	return e.GetTimerSet() != nil || e.GetTimerCleared() != nil
+}
+
+// SandboxOf returns the sandbox with an id that was observed, nil without one.
+func SandboxOf(o *journaletv1.PodObserved, id string) *journaletv1.SandboxObservation {
 	for _, s := range o.GetSandboxes() {
 		if s.GetId() == id {
 			return s
@@ -347,7 +353,8 @@ func sandboxOf(o *journaletv1.PodObserved, id string) *journaletv1.SandboxObserv
 	return nil
 }
 
-func containerOf(o *journaletv1.PodObserved, id string) *journaletv1.ContainerObservation {
+// ContainerOf returns the container with an id that was observed, nil without one.
+func ContainerOf(o *journaletv1.PodObserved, id string) *journaletv1.ContainerObservation {
 	for _, c := range o.GetContainers() {
 		if c.GetId() == id {
 			return c
@@ -407,7 +414,7 @@ func statusChanged(c *journaletv1.PodStatusChanged) string {
 	slices.Sort(names)
 	parts = append(parts, names...)
 	if c.GetRestarts() > 0 {
-		parts = append(parts, count(int(c.GetRestarts()), "restart"))
+		parts = append(parts, Count(int(c.GetRestarts()), "restart"))
 	}
 	s := "status: " + strings.Join(parts, ", ")
 	if c.GetReason() != "" {
@@ -460,7 +467,8 @@ func span(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-func count(n int, what string) string {
+// Count returns a number of things in words: "1 pod", "2 pods".
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -16,7 +16,7 @@ func (d *Describer) oomKill(k *journaletv1.OomKillObserved) string {
 		s += " in pod " + d.podName(k.GetUid())
 	}
 	if n := int(k.GetOmitted()); n > 0 {
-		s += fmt.Sprintf(" (%s not reported)", count(n, "earlier kill"))
+		s += fmt.Sprintf(" (%s not reported)", Count(n, "earlier kill"))
 	}
 	return s
 }

@@ -94,7 +94,7 @@ func sessionStarted(s *journaletv1.SessionStarted) string {
 	if s.GetCommand() != "" {
 		text += ": " + clip(s.GetCommand())
 		if n := int(s.GetArguments()); n > 0 {
-			text += " with " + count(n, "argument")
+			text += " with " + Count(n, "argument")
 		}
 	}
 	return by(text, s.GetClient())
@@ -155,7 +155,7 @@ func (d *Describer) storageEvent(_ string, e *journaletv1.Event) string {
 
 // imagesCollected describes a garbage collection. One that frees too little has the kubelet's reason.
 func imagesCollected(c *journaletv1.ImagesCollected) string {
-	removing := "removing " + count(len(c.GetImages()), "image") + " with " + Size(c.GetFreedBytes())
+	removing := "removing " + Count(len(c.GetImages()), "image") + " with " + Size(c.GetFreedBytes())
 	if c.GetFreedBytes() >= c.GetWantedBytes() {
 		return "image garbage collection: " + removing + " to free " + Size(c.GetWantedBytes())
 	}
@@ -173,10 +173,10 @@ func imagesObserved(o *journaletv1.ImagesObserved) string {
 		if o.GetComplete() {
 			what = " on the node"
 		}
-		parts = append(parts, count(n, "image")+what)
+		parts = append(parts, Count(n, "image")+what)
 	}
 	if n := len(o.GetRemoved()); n > 0 {
-		parts = append(parts, count(n, "image")+" gone")
+		parts = append(parts, Count(n, "image")+" gone")
 	}
 	if len(parts) == 0 {
 		return "no images on the node"

@@ -102,7 +102,7 @@ func (s *subject) exit(a *Answer, c *journaletv1.ContainerObservation) *Event {
 		return nil
 	}
 	what := changeExited
-	shown := containerIn(e.Body.GetPodObserved(), c.GetId())
+	shown := describe.ContainerOf(e.Body.GetPodObserved(), c.GetId())
 	if shown == nil {
 		what, shown = changeVanished, c
 	}
@@ -130,13 +130,13 @@ func restartText(attempt uint32) string {
 func (s *subject) exitEvent(id string) *Event {
 	observed := func(e *Event) bool { return e.Body.GetPodObserved().GetUid() == s.uid }
 	exited := func(e *Event) bool {
-		c := containerIn(e.Body.GetPodObserved(), id)
+		c := describe.ContainerOf(e.Body.GetPodObserved(), id)
 		return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED
 	}
 	if seen := s.log.last(s.at+1, 0, exited); seen != nil {
 		return s.log.since(seen.Seq+1, observed, exited)
 	}
-	shown := s.log.last(s.at+1, 0, func(e *Event) bool { return containerIn(e.Body.GetPodObserved(), id) != nil })
+	shown := s.log.last(s.at+1, 0, func(e *Event) bool { return describe.ContainerOf(e.Body.GetPodObserved(), id) != nil })
 	if shown == nil {
 		return nil
 	}
@@ -185,11 +185,4 @@ func probeText(r *journaletv1.ProbeResult) string {
 		}
 		why = after
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

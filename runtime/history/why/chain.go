@@ -65,7 +65,7 @@ func (t *Tracer) EndedBy(seq uint64, containerID string) (*Event, error) {
 		return nil, err
 	}
 	for _, e := range eventsOf(rec) {
-		if c := containerIn(e.observation(), containerID); c != nil {
+		if c := describe.ContainerOf(e.observation(), containerID); c != nil {
 			return t.x.endedBy(e, change{what: changeExited, container: c})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/kind"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // claims explains why the claims of the pod are not prepared: its sandbox waits for them.
@@ -23,7 +24,7 @@ func (s *subject) claims(a *Answer) {
 		if t, set := s.timer(claimsTimer); t != nil {
 			a.until(firesAt(t), "next attempt")
 			s.add(a, set, fmt.Sprintf("waits %s before the next try, after %s", short(t.GetDuration().AsDuration()),
-				plural(int(s.actor.Pod().GetClaims().GetFailures()), "failure")))
+				describe.Count(int(s.actor.Pod().GetClaims().GetFailures()), "failure")))
 		}
 	}
 	s.underWay(a, "", about, "its resource claims are being prepared")

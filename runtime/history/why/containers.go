@@ -91,7 +91,7 @@ func (s *subject) sandbox(a *Answer) {
 	run := func(c *journaletv1.CallRequested) bool { return c.GetRunSandbox() != nil }
 	if failed := s.failedCall(run); failed != nil && s.state.GetSandboxFailures() > 0 {
 		a.because("its sandbox cannot be created: %s; %s so far", failureText(failed.Body.GetCallFinished()),
-			plural(int(s.state.GetSandboxFailures()), "failure"))
+			describe.Count(int(s.state.GetSandboxFailures()), "failure"))
 		s.add(a, failed, "")
 	}
 	if t, set := s.timer(sandboxTimer); t != nil {
@@ -182,7 +182,7 @@ func (s *subject) crashLoop(a *Answer, name string, r *journaletv1.ContainerReco
 	s.add(a, set, fmt.Sprintf("back-off %s before restart %d of container %s, counted from its exit",
 		r.GetBackOff().GetDelay().AsDuration(), restarts+1, name))
 	a.because("container %s is in CrashLoopBackOff: %s; %s so far", name, s.endText(cur),
-		plural(int(restarts), "restart"))
+		describe.Count(int(restarts), "restart"))
 	a.until(firesAt(t), "next start")
 }
 
@@ -233,7 +233,7 @@ func (s *subject) pull(a *Answer, name string, r *journaletv1.ContainerRecord) b
 	d := failed.Body.GetImagePullDecided()
 	s.add(a, failed, "")
 	a.because("image %s of container %s cannot be pulled: %s; %s failed", image, name,
-		errorText(d.GetError(), d.GetMessage()), plural(attempts, "attempt"))
+		errorText(d.GetError(), d.GetMessage()), describe.Count(attempts, "attempt"))
 	if after := d.GetRetryAfter().AsDuration(); after > 0 {
 		a.until(failed.Time.Add(after), "next attempt")
 	}
@@ -253,7 +253,7 @@ func (s *subject) startError(a *Answer, name string, r *journaletv1.ContainerRec
 	if t, set := s.timer(startTimer + name); t != nil {
 		a.until(firesAt(t), "next attempt")
 		s.add(a, set, fmt.Sprintf("waits %s before the next start of container %s, after %s",
-			short(t.GetDuration().AsDuration()), name, plural(int(r.GetStartFailures()), "failed start")))
+			short(t.GetDuration().AsDuration()), name, describe.Count(int(r.GetStartFailures()), "failed start")))
 	}
 	s.underWay(a, name, ofContainer(name), "")
 }

@@ -141,7 +141,7 @@ func (s *subject) waits(a *Answer) {
 		}
 		what := "it waits for a call"
 		if n := s.state.GetCleanFailures(); failed != nil && n > 0 {
-			what += fmt.Sprintf(", after %s", plural(int(n), "failure"))
+			what += fmt.Sprintf(", after %s", describe.Count(int(n), "failure"))
 		}
 		s.call(a, w.IntentID, w.Since, what+": "+describe.Call(w.Call))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // What an observation shows that the one before it did not. The most important comes first: it is what a decision
@@ -34,17 +35,17 @@ type change struct {
 // changes returns what o shows and before does not, the most important first.
 func changes(before, o *journaletv1.PodObserved) (all []change) {
 	for _, c := range o.GetContainers() {
-		if what := containerChange(containerIn(before, c.GetId()), c); what != changeOther {
+		if what := containerChange(describe.ContainerOf(before, c.GetId()), c); what != changeOther {
 			all = append(all, change{what: what, container: c})
 		}
 	}
 	for _, c := range before.GetContainers() {
-		if containerIn(o, c.GetId()) == nil {
+		if describe.ContainerOf(o, c.GetId()) == nil {
 			all = append(all, change{what: changeVanished, container: c})
 		}
 	}
 	for _, s := range o.GetSandboxes() {
-		was := sandboxIn(before, s.GetId())
+		was := describe.SandboxOf(before, s.GetId())
 		switch ready := s.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY; {
 		case was.GetState() == s.GetState():
 		case ready:
@@ -54,7 +55,7 @@ func changes(before, o *journaletv1.PodObserved) (all []change) {
 		}
 	}
 	for _, s := range before.GetSandboxes() {
-		if sandboxIn(o, s.GetId()) == nil {
+		if describe.SandboxOf(o, s.GetId()) == nil {
 			all = append(all, change{what: changeSandboxGone, sandbox: s})
 		}
 	}
@@ -77,24 +78,6 @@ func containerChange(was, is *journaletv1.ContainerObservation) int {
 		return changeCreated
 	}
 	return changeOther
-}
-
-func containerIn(o *journaletv1.PodObserved, id string) *journaletv1.ContainerObservation {
-	for _, c := range o.GetContainers() {
-		if c.GetId() == id {
-			return c
-		}
-	}
-	return nil
-}
-
-func sandboxIn(o *journaletv1.PodObserved, id string) *journaletv1.SandboxObservation {
-	for _, s := range o.GetSandboxes() {
-		if s.GetId() == id {
-			return s
-		}
-	}
-	return nil
 }
 
 // container returns the container that a decision is about, "" for the pod as a whole.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // ofRecord answers why what a record holds was decided, or what a fact is.
@@ -18,7 +19,7 @@ func (x *explainer) ofRecord(q Query) (*Answer, error) {
 	a.Seq = rec.GetSeq()
 	var chains []*Chain
 	for _, e := range eventsOf(rec) {
-		if !q.All && rec.GetStep() != nil && isBookkeeping(e.Body) && len(rec.GetStep().GetDecisions()) > 1 {
+		if !q.All && rec.GetStep() != nil && describe.IsBookkeeping(e.Body) && len(rec.GetStep().GetDecisions()) > 1 {
 			continue
 		}
 		c, err := x.chain(e)
@@ -52,11 +53,6 @@ func (x *explainer) who(rec *journaletv1.Record) string {
 		return "record"
 	}
 	return x.d.Actor(events[0].Author)
-}
-
-// isBookkeeping reports whether a decision adds nothing for a reader to the others of its step.
-func isBookkeeping(e *journaletv1.Event) bool {
-	return e.GetTimerSet() != nil || e.GetTimerCleared() != nil
 }
 
 // sameCauses reports whether two chains differ only in what they begin with.

@@ -7,6 +7,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/kind"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // restart answers why a container was restarted: how the instance before it ended and what ended it, how long the start
@@ -26,7 +27,7 @@ func (s *subject) restart(a *Answer, q Query) error {
 	}
 	if newest := max(r.GetCurrent().GetAttempt(), r.GetNextAttempt()-1); n > newest {
 		return notFound("container %s of pod %s was restarted %s: there is no restart %d", q.Container, a.Pod,
-			plural(int(r.GetCurrent().GetAttempt()), "time"), n)
+			describe.Count(int(r.GetCurrent().GetAttempt()), "time"), n)
 	}
 	requested := s.firstStart(q.Container, n)
 	if requested == nil {
@@ -147,7 +148,7 @@ func (s *subject) stopOf(c *journaletv1.ContainerObservation, ended *Event) *Eve
 		return nil
 	}
 	what := changeExited
-	if containerIn(ended.Body.GetPodObserved(), c.GetId()) == nil {
+	if describe.ContainerOf(ended.Body.GetPodObserved(), c.GetId()) == nil {
 		what = changeVanished
 	}
 	call, err := s.endedBy(*ended, change{what: what, container: c})

@@ -6,6 +6,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/kind"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // volumes explains why volumes of the pod are not set up, or hold older contents than desired.
@@ -29,7 +30,7 @@ func (s *subject) volumes(a *Answer) {
 			if t, set := s.timer(volumeTimer + v.Name); t != nil {
 				a.until(firesAt(t), "next attempt")
 				s.add(a, set, fmt.Sprintf("waits %s before the next set-up of volume %s, after %s",
-					short(t.GetDuration().AsDuration()), v.Name, plural(int(v.Record.GetFailures()), "failure")))
+					short(t.GetDuration().AsDuration()), v.Name, describe.Count(int(v.Record.GetFailures()), "failure")))
 			}
 		}
 	}
