@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"strings"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -45,18 +44,15 @@ func (a *agent) placeOf(cgroup string) (oom.Place, bool) {
 func placeIn(o *journaletv1.PodObserved, podPath, cgroup string) (oom.Place, bool) {
 	for _, c := range o.GetContainers() {
 		for _, at := range stats.Candidates(podPath, c.GetId()) {
-			if within(cgroup, at) {
+			if oom.Below(cgroup, at) {
 				return oom.Place{
 					UID: o.GetUid(), Container: c.GetName(), ID: c.GetId(), Path: at, PodPath: podPath,
 				}, true
 			}
 		}
 	}
-	if podPath != "" && within(cgroup, podPath) {
+	if podPath != "" && oom.Below(cgroup, podPath) {
 		return oom.Place{UID: o.GetUid(), Path: podPath, PodPath: podPath}, true
 	}
 	return oom.Place{}, false
 }
-
-// within reports whether a cgroup is another or lies below it.
-func within(path, top string) bool { return path == top || strings.HasPrefix(path, top+"/") }

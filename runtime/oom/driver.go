@@ -169,7 +169,7 @@ func (d *Driver) line(ctx context.Context, line kmsgparser.Message) error {
 // see parse. The runtime may show a container a moment after its start.
 func (d *Driver) find(ctx context.Context, k kill) Place {
 	path := k.cgroup
-	if k.limit != "" && !below(path, k.limit) {
+	if k.limit != "" && !Below(path, k.limit) {
 		path = k.limit
 	}
 	for n := 1; ; n++ {
@@ -188,11 +188,11 @@ func (d *Driver) find(ctx context.Context, k kill) Place {
 // scope returns whose limit a kill was for; unspecified for a kill that is not about pods.
 func (d *Driver) scope(k kill, at Place) journaletv1.OomScope {
 	switch {
-	case at.Container != "" && below(k.limit, at.Path):
+	case at.Container != "" && Below(k.limit, at.Path):
 		return journaletv1.OomScope_OOM_SCOPE_CONTAINER
 	case at.PodPath != "" && k.limit == at.PodPath:
 		return journaletv1.OomScope_OOM_SCOPE_POD
-	case at.PodPath != "" && below(k.limit, at.PodPath):
+	case at.PodPath != "" && Below(k.limit, at.PodPath):
 		return journaletv1.OomScope_OOM_SCOPE_CONTAINER // a container that the runtime does not show any more
 	case k.limit == d.o.Top(): // no class has a limit
 		return journaletv1.OomScope_OOM_SCOPE_PODS
@@ -200,8 +200,8 @@ func (d *Driver) scope(k kill, at Place) journaletv1.OomScope {
 	return journaletv1.OomScope_OOM_SCOPE_UNSPECIFIED
 }
 
-// below reports whether a cgroup is another or lies below it.
-func below(path, top string) bool {
+// Below reports whether a cgroup is another or lies below it.
+func Below(path, top string) bool {
 	return path == top || strings.HasPrefix(path, strings.TrimSuffix(top, "/")+"/")
 }
 

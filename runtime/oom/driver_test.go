@@ -77,9 +77,9 @@ func (w *world) play(t *testing.T, lines ...kmsgparser.Message) {
 func (w *world) find(cgroup string) (Place, bool) {
 	w.shown--
 	switch {
-	case below(cgroup, podPath+"/"+id) && w.shown < 0:
+	case Below(cgroup, podPath+"/"+id) && w.shown < 0:
 		return Place{UID: "1", Container: "web", ID: id, Path: podPath + "/" + id, PodPath: podPath}, true
-	case below(cgroup, podPath):
+	case Below(cgroup, podPath):
 		return Place{UID: "1", Path: podPath, PodPath: podPath}, true
 	}
 	return Place{}, false
