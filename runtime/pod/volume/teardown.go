@@ -222,7 +222,7 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 		began, err := time.Now(), t.failed[name]
 		for _, dir := range at[name] {
 			if err == nil {
-				err = t.remove(dir)
+				err = removeTree(t.ctx, t.root, dir)
 			}
 		}
 		if kind := kindOf[name]; kind == nfsPlugin || slices.Contains(plugins, kind) {
@@ -253,15 +253,6 @@ func (t *tearDown) list(dir string) ([]string, error) {
 		names = append(names, e.Name())
 	}
 	return names, nil
-}
-
-func (t *tearDown) remove(dir string) error {
-	parent, err := t.root.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	return bounded.RemoveTree(t.ctx, parent, filepath.Base(dir))
 }
 
 func failed(outcomes []*journaletv1.VolumeOutcome) bool {

@@ -304,7 +304,7 @@ func (w *writer) removeUnless(shown map[subpath.File]bool, path string) error {
 		}
 	}
 	if err != nil || len(shown) == 0 || !info.IsDir() || len(path) > maxPathBytes {
-		return w.removeTree(path)
+		return removeTree(w.ctx, w.root, path)
 	}
 	for e, err := range bounded.EntriesIn(w.root, path) {
 		if err == nil {
@@ -323,14 +323,14 @@ func (w *writer) removeUnless(shown map[subpath.File]bool, path string) error {
 	return nil // something in it is shown
 }
 
-// removeTree removes a path of the volume with all that is below it.
-func (w *writer) removeTree(path string) error {
-	parent, err := w.root.OpenRoot(filepath.Dir(path))
+// removeTree removes a path below a root with all that is below it.
+func removeTree(ctx context.Context, root *os.Root, path string) error {
+	parent, err := root.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	return bounded.RemoveTree(w.ctx, parent, filepath.Base(path))
+	return bounded.RemoveTree(ctx, parent, filepath.Base(path))
 }
 
 // maxStale bounds what one write removes: more than a ConfigMap can have.
