@@ -10,8 +10,10 @@ import (
 type operation string
 
 const (
-	opMount         operation = "volume_mount"
-	opUnmount       operation = "volume_unmount"
+	// OpMount sets up a volume for a pod.
+	OpMount operation = "volume_mount"
+	// OpUnmount takes a volume of a pod down.
+	OpUnmount       operation = "volume_unmount"
 	opUnmountDevice operation = "unmount_device"
 	// The same of block devices.
 	opMap         operation = "map_volume"

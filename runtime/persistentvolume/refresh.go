@@ -213,7 +213,7 @@ func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err erro
 	}
 	target, began := s.target(f.uid, f.dir), s.opts.Clock.Now()
 	err = s.callPublish(ctx, target, attributes, secrets)
-	s.observeOf(ctx, r, opMap, opMount, began, err)
+	s.observeOf(ctx, r, opMap, OpMount, began, err)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 		began := v.opts.Clock.Now()
 		s := &setUp{Volumes: v, pod: pod, vol: vol, src: src}
 		err := s.setUpOnNode(ctx)
-		s.observe(ctx, either(src.block, opMap, opMount), began, err)
+		s.observe(ctx, either(src.block, opMap, OpMount), began, err)
 		return err
 	}
 	d, err := v.opts.Drivers.Caller(src.key.driver)
@@ -89,7 +89,7 @@ func (s *setUp) run(ctx context.Context) error {
 	}
 	began = s.opts.Clock.Now()
 	err := s.mount(ctx)
-	s.observe(ctx, either(s.src.block, opMap, opMount), began, err)
+	s.observe(ctx, either(s.src.block, opMap, OpMount), began, err)
 	return err
 }
 

@@ -77,7 +77,7 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 	defer release()
 	began := v.opts.Clock.Now()
 	o.Err = v.unpublish(ctx, path, r)
-	v.observeOf(ctx, r, opUnmap, opUnmount, began, o.Err)
+	v.observeOf(ctx, r, opUnmap, OpUnmount, began, o.Err)
 	if o.Err == nil && !v.claims(r.key(), uid, dir) {
 		o.Err = v.release(ctx, r)
 		v.mu.Lock()

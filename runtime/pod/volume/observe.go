@@ -10,12 +10,6 @@ import (
 	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
-// The operations on volumes that are observed, in the kubelet's words (pkg/volume/util/operationexecutor).
-const (
-	opMount   = "volume_mount"
-	opUnmount = "volume_unmount"
-)
-
 // PluginName returns the kubelet's name of a volume's plugin. The plugin of a claim is its PersistentVolume's, which a
 // manifest does not have: N/A, as the kubelet has it of a plugin that is not known.
 func PluginName(v *corev1.Volume) string {

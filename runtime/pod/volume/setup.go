@@ -91,7 +91,7 @@ func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error 
 	}
 	began := time.Now()
 	err := d.setUpHere(ctx, pod, v)
-	d.observe(ctx, PluginName(v), opMount, time.Since(began), err)
+	d.observe(ctx, PluginName(v), string(persistentvolume.OpMount), time.Since(began), err)
 	return err
 }
 

@@ -226,7 +226,8 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 			}
 		}
 		if kind := kindOf[name]; kind == nfsPlugin || slices.Contains(plugins, kind) {
-			t.observe(t.ctx, persistentvolume.PluginName(kind), opUnmount, t.took[name]+time.Since(began), err)
+			t.observe(t.ctx, persistentvolume.PluginName(kind), string(persistentvolume.OpUnmount),
+				t.took[name]+time.Since(began), err)
 		}
 		outcomes = append(outcomes, outcome(name, "UnmountVolume.TearDown failed for volume %q : %v", err))
 	}
