@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,20 +40,24 @@ func (noPods) Refs(journaletv1.ActorKind) []messages.Ref              { return n
 func (noPods) LiftQuarantine(messages.Ref, bool) error                { return nil }
 func (noPods) Quarantines() map[messages.Ref]*journaletv1.Quarantined { return nil }
 
+// serveQueries serves queries on a bus until the test ends. o has the options that the test is about.
+func serveQueries(t *testing.T, b *bus.Bus, o query.Options) {
+	t.Helper()
+	o.Conn, o.Host, o.Journal = b.Services(), noPods{}, b.Journal()
+	o.Node, o.Version, o.Log = "node-1", "1.0.0", slog.New(slog.DiscardHandler)
+	o.NodeView = func() pod.Node { return pod.Node{} }
+	stop, err := query.Serve(context.Background(), o)
+	must.OK(t, err)
+	t.Cleanup(stop)
+}
+
 // agentRoot returns the root directory of a running agent with three records in its journal.
 func agentRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(root, busDir), Node: "node-1", Log: log})
-	must.OK(t, err)
+	b := openBus(t, root, "node-1")
 	t.Cleanup(func() { _ = b.Close(context.Background()) })
-	stop, err := query.Serve(context.Background(), query.Options{
-		Conn: b.Services(), Host: noPods{}, Journal: b.Journal(), Node: "node-1", Version: "1.0.0", Log: log,
-		NodeView: func() pod.Node { return pod.Node{} },
-	})
-	must.OK(t, err)
-	t.Cleanup(stop)
+	serveQueries(t, b, query.Options{})
 	for i := range 3 {
 		must.OK(t, b.Journal().Append(agentStopped(now.Add(time.Duration(i)*time.Second))))
 	}

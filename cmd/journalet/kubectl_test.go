@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,7 +18,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -101,12 +99,7 @@ func newPluginNode(t *testing.T) *pluginNode {
 	n := &pluginNode{bus: openBus(t, root, "node-1"), args: filepath.Join(t.TempDir(), "args")}
 	t.Cleanup(func() { _ = n.bus.Close(context.Background()) })
 	read := func(ctx context.Context) (history.Reader, error) { return open.Path(ctx, root) }
-	stop, err := query.Serve(context.Background(), query.Options{
-		Conn: n.bus.Services(), Host: noPods{}, Journal: n.bus.Journal(), Node: "node-1", Version: "1.0.0",
-		Log: slog.New(slog.DiscardHandler), NodeView: func() pod.Node { return pod.Node{} }, History: read,
-	})
-	must.OK(t, err)
-	t.Cleanup(stop)
+	serveQueries(t, n.bus, query.Options{History: read})
 	h := journal.New(journal.Options{
 		Connect: func(ctx context.Context) (*query.Client, error) { return query.Dial(ctx, filepath.Join(root, busDir)) },
 		History: read, Version: "1.0.0", Now: func() time.Time { return now },

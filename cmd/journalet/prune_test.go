@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/test/must"
@@ -46,9 +44,7 @@ func TestJournalPruneIsDoneByTheRunningAgent(t *testing.T) {
 	}
 	must.OK(t, b.Journal().Flush(t.Context()))
 	var requested []bus.Retention
-	stop, err := query.Serve(context.Background(), query.Options{
-		Conn: b.Services(), Host: noPods{}, Journal: b.Journal(), Node: "node-1", Version: "1.0.0",
-		Log: slog.New(slog.DiscardHandler), NodeView: func() pod.Node { return pod.Node{} },
+	serveQueries(t, b, query.Options{
 		Prune: func(_ context.Context, r bus.Retention, dryRun bool) (bus.Pruned, error) {
 			if requested = append(requested, r); dryRun {
 				return bus.Pruned{First: 1, Keep: 3, Bytes: 2048, Permitted: 4}, nil
@@ -56,8 +52,6 @@ func TestJournalPruneIsDoneByTheRunningAgent(t *testing.T) {
 			return bus.Pruned{First: 1, Keep: 4, Bytes: 3072, Permitted: 4, Manifests: 2}, nil
 		},
 	})
-	must.OK(t, err)
-	t.Cleanup(stop)
 	code, out, errs := run(t.Context(), "journal", "prune", "--before", "4", "--dry-run", "--root-dir", root)
 	if code != exitOK || !strings.Contains(out, "Would remove records 1 to 2, 2.0 KiB on disk.") ||
 		!strings.Contains(out, "begins with record 3 then") || !strings.Contains(out, "Records 3 to 3 stay") {
