@@ -123,20 +123,7 @@ func (a *agent) kill() {
 // until polls a condition that the world offers no event for.
 func (a *agent) until(what string, f func() error) {
 	a.t.Helper()
-	for end := time.Now().Add(soon); ; {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			a.t.Fatalf("waited %s for %s: %v", soon, what, err)
-		}
-		select {
-		case <-a.t.Context().Done():
-			a.t.Fatal(a.t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	node.Eventually(a.t, soon, what, f)
 }
 
 // put writes the manifest of a pod, remove removes it.
