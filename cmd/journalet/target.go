@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/api/stream"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 const (
@@ -185,7 +186,7 @@ func isNear(typed, name string) bool {
 		most = 1
 	}
 	return strings.Contains(name, typed) || strings.Contains(typed, name) || letters(typed) == letters(name) ||
-		distance(typed, name) <= most
+		manifest.Distance(typed, name) <= most
 }
 
 // letters returns the letters of a text in order.
@@ -193,27 +194,6 @@ func letters(s string) string {
 	b := []byte(s)
 	slices.Sort(b)
 	return string(b)
-}
-
-// distance returns how many letters have to be added, removed or replaced to get from one text to another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // containerOf returns the name of a pod's container: the given one, or the default one with a note on notes, which may

@@ -26,7 +26,7 @@ func (s *shape) suggest(key string, known map[string]reflect.Type) string {
 	}
 	best, typos := "", maxTypos+1
 	for _, name := range names {
-		if n := distance(key, name); n < typos && n < len(key)/2 {
+		if n := Distance(strings.ToLower(key), strings.ToLower(name)); n < typos && n < len(key)/2 {
 			best, typos = name, n
 		}
 	}
@@ -61,9 +61,8 @@ func (s *shape) parentOf(key string, known map[string]reflect.Type, names []stri
 	return ""
 }
 
-// distance returns the edit distance of two words, ignoring case.
-func distance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
+// Distance returns how many bytes have to be added, removed or replaced to get from one word to another.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
