@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -92,7 +91,7 @@ func (r *Repair) check(ctx context.Context, progress func(done, total uint64)) e
 	if r.cutWrong {
 		r.Report.found("the note of the last cut, %s, does not match the first record", cutFile)
 	}
-	sets, err := r.s.barriers(ctx)
+	sets, err := r.s.barriers(ctx, func(uint64) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -311,25 +310,6 @@ func foldsUpTo(lost []Loss, sets []uint64, last uint64) uint64 {
 // isReported reports whether a record reports a loss; compare verifier.matchLoss.
 func (r *Repair) isReported(l Loss, front bool) bool {
 	return slices.ContainsFunc(r.reported, func(d *journaletv1.JournalDamaged) bool { return l.reportedBy(d, front) })
-}
-
-// barriers returns the barriers of the complete sets of snapshots.
-func (s *Stored) barriers(ctx context.Context) ([]uint64, error) {
-	sets, err := s.sets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []uint64
-	for _, at := range slices.Sorted(maps.Keys(sets)) {
-		index, err := s.index(ctx, at, sets[at])
-		if err != nil {
-			return nil, err
-		}
-		if index != nil {
-			out = append(out, at)
-		}
-	}
-	return out, nil
 }
 
 // podsIn returns the UIDs of pods in what is left of subjects in b.

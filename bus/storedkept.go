@@ -147,13 +147,18 @@ func (s *Stored) sets(ctx context.Context) (map[uint64][]string, error) {
 // Snapshots returns the barriers of the complete sets of snapshots, ascending: a fold of the journal's records can
 // begin at each of them.
 func (s *Stored) Snapshots(ctx context.Context) ([]uint64, error) {
+	return s.barriers(ctx, func(at uint64) bool { return at+1 >= s.span.first && at <= s.span.last })
+}
+
+// barriers returns the barriers of the complete sets of snapshots among those that a caller wants, ascending.
+func (s *Stored) barriers(ctx context.Context, wanted func(at uint64) bool) ([]uint64, error) {
 	sets, err := s.sets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []uint64
 	for _, at := range slices.Sorted(maps.Keys(sets)) {
-		if at+1 < s.span.first || at > s.span.last {
+		if !wanted(at) {
 			continue
 		}
 		if index, err := s.index(ctx, at, sets[at]); err != nil {
