@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -36,7 +37,8 @@ func (s *Session) Search(text string, seq uint64, forward bool) uint64 {
 	if text == "" {
 		return 0
 	}
-	kinds, want := kindsNamed(text), []byte(text)
+	kinds := kindsThat(func(fd protoreflect.FieldDescriptor) bool { return strings.Contains(string(fd.Name()), text) })
+	want := []byte(text)
 	matches := func(b []byte) bool { return bytes.Contains(b, want) || len(kinds) > 0 && anyKind(b, kinds) }
 	if forward {
 		for i := s.position(seq + 1); i < len(s.records); i++ {
@@ -54,12 +56,12 @@ func (s *Session) Search(text string, seq uint64, forward bool) uint64 {
 	return 0
 }
 
-// kindsNamed returns the events whose names hold a text, by their fields' numbers.
-func kindsNamed(text string) map[protowire.Number]bool {
+// kindsThat returns the events that are wanted, by their fields' numbers.
+func kindsThat(wanted func(protoreflect.FieldDescriptor) bool) map[protowire.Number]bool {
 	kinds := map[protowire.Number]bool{}
 	fields := (&journaletv1.Event{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
 	for i := range fields.Len() {
-		if strings.Contains(string(fields.Get(i).Name()), text) {
+		if wanted(fields.Get(i)) {
 			kinds[fields.Get(i).Number()] = true
 		}
 	}

@@ -27,14 +27,8 @@ const (
 )
 
 func newSieve(ref messages.Ref) *sieve {
-	s := &sieve{ref: ref, id: []byte(ref.ID), kinds: map[protowire.Number]bool{}}
-	fields := (&journaletv1.Event{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
-	for i := range fields.Len() {
-		if receives(ref, fields.Get(i)) {
-			s.kinds[fields.Get(i).Number()] = true
-		}
-	}
-	return s
+	kinds := kindsThat(func(fd protoreflect.FieldDescriptor) bool { return receives(ref, fd) })
+	return &sieve{ref: ref, id: []byte(ref.ID), kinds: kinds}
 }
 
 // receives reports whether messages.Audience can name an actor of ref's kind for an event of this kind.
