@@ -29,9 +29,9 @@ const (
 var errMounted = errors.New("a mount point; unmount it: nothing is removed through a mount")
 
 // RemoveTree removes name, a single path element, and everything below it from root. It is not an error if name does
-// not exist. RemoveTree follows no link and enters no mount: at a mount it fails after having removed the rest. However
-// deep and wide the tree is, it has at most window descriptors open and needs constant memory. After an error, or when
-// ctx ends, a part is left, and a further call continues.
+// not exist, nor if it is too long to exist. RemoveTree follows no link and enters no mount: at a mount it fails after
+// having removed the rest. However deep and wide the tree is, it has at most window descriptors open and needs constant
+// memory. After an error, or when ctx ends, a part is left, and a further call continues.
 //
 // A directory deeper than window is moved up into a directory near the top, in place of keeping the way to it open. So
 // no step depends on the parent of a directory, which a process that shares the tree could have changed.
@@ -85,7 +85,7 @@ func (r *remover) remove(depth int, name string) {
 		err = unlink(dir, name, unix.AT_REMOVEDIR)
 	}
 	switch {
-	case err == nil, errors.Is(err, unix.ENOENT):
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENAMETOOLONG):
 		r.done++
 		return
 	case errors.Is(err, unix.EBUSY):

@@ -247,6 +247,20 @@ func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 	}
 }
 
+// The names of a namespace and a pod may be longer together than a file's name. Such a pod never gets logs, and goes.
+func TestPodWhoseLogsCanHaveNoDirectoryIsCleaned(t *testing.T) {
+	d, _, dir := newTest(t)
+	name := strings.Repeat("x", 253)
+	if _, err := d.CreateLogDir("default", name, "u1", "main"); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Fatal(err)
+	}
+	must.OK(t, d.CreatePodDirs("u1"))
+	must.OK(t, clean(t.Context(), d, "u1", "default", name))
+	if _, err := os.Lstat(filepath.Join(dir, "pods/u1")); !os.IsNotExist(err) {
+		t.Error("the directory of the pod is left")
+	}
+}
+
 // A crash during the clean-up leaves the directory that leads to the rest.
 func TestCleanRemovesTheDirectoryOfThePodLast(t *testing.T) {
 	d, _, dir := newTest(t)
