@@ -106,6 +106,7 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 		{"no pod", []string{"pod", "web", "--root-dir", root}, exitNotFound, `pod "web" not found`},
 		{"pods", []string{"pods", "--root-dir", root}, exitOK, "No pods on node node-1."},
 		{"why without a pod", []string{"why"}, exitUsage, "accepts 1 arg"},
+		{"why with an empty name", []string{"why", "", "--root-dir", root}, exitUsage, "no pod given"},
 		{"why a record of a container", []string{"why", "2", "-c", "main"}, exitUsage, "namespace/2"},
 		{"why restart 0", []string{"why", "web", "-c", "main", "--restart", "0"}, exitUsage, "from 1"},
 		{"why no such pod", []string{"why", "web", "--root-dir", root}, exitNotFound, `pod "web" is not in the journal`},

@@ -56,6 +56,8 @@ func whyQuery(cmd *cobra.Command, name string, q *why.Query) error {
 	switch {
 	case err == nil && seq > 0:
 		q.Seq = seq
+	case name == "":
+		return usagef("no pod given: want its name, namespace/name or UID, or the number of a record")
 	default:
 		q.Pod = name
 	}

@@ -218,6 +218,17 @@ func TestArchivesThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	}
 }
 
+// A tar that found nothing writes the end of an archive, and says with its exit code, after that, that it failed.
+func TestArchiveWithoutEntriesIsReadToItsEnd(t *testing.T) {
+	r := strings.NewReader(strings.Repeat("\x00", 10240))
+	if _, err := unpack(t, r, "d", filepath.Join(t.TempDir(), "x")); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	if r.Len() > 0 {
+		t.Errorf("%d bytes were not read", r.Len())
+	}
+}
+
 // repeat is an endless reader.
 type repeat struct{ b []byte }
 

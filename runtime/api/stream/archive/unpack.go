@@ -63,10 +63,12 @@ func Unpack(ctx context.Context, r io.Reader, to Target) error {
 			return err
 		}
 	}
-	if u.entries == 0 {
+	// To the end: how the program ended that wrote the archive is known after that.
+	n, err := io.Copy(io.Discard, io.LimitReader(in, maxTrailingBytes))
+	switch {
+	case u.entries == 0:
 		return io.ErrUnexpectedEOF
-	}
-	if n, err := io.Copy(io.Discard, io.LimitReader(in, maxTrailingBytes)); n == maxTrailingBytes && err == nil {
+	case n == maxTrailingBytes && err == nil:
 		return fmt.Errorf("%w: it does not end", ErrHostile)
 	}
 	return nil
