@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	podactor "github.com/journalet/journalet/actors/pod"
 )
@@ -33,13 +34,18 @@ func warnContainer(r *report, c *corev1.Container, at string) {
 	}
 	const fraction = "%s has a fraction of a byte; m means thousandths, Mi mebibytes"
 	limit, request := c.Resources.Limits.Memory(), c.Resources.Requests.Memory()
-	if limit.MilliValue()%1000 != 0 {
+	if hasFraction(limit) {
 		r.warn(at+".resources.limits[memory]", fmt.Sprintf(fraction, limit))
 	}
-	if request.MilliValue()%1000 != 0 && !request.Equal(*limit) {
+	if hasFraction(request) && !request.Equal(*limit) {
 		r.warn(at+".resources.requests[memory]", fmt.Sprintf(fraction, request))
 	}
 	if c.StdinOnce && !c.Stdin {
 		r.warn(at+".stdinOnce", "has no effect without stdin")
 	}
+}
+
+// hasFraction reports whether a quantity is no whole number. MilliValue would not do: it has no more than 8 Pi.
+func hasFraction(q *resource.Quantity) bool {
+	return q.Cmp(*resource.NewQuantity(q.Value(), q.Format)) != 0
 }
