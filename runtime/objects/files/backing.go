@@ -273,7 +273,8 @@ func (s *session) ready() bool {
 	return true
 }
 
-// load builds the index of what the paths hold now. The first of several objects with one name counts.
+// load builds the index of what the paths hold now. The first of several objects with one name counts, but none that
+// was never read hides one that was.
 func (s *session) load() {
 	var views []*view
 	for _, d := range s.dirs {
@@ -300,7 +301,7 @@ func (s *session) add(path string, c *content, twice sets.Set[string]) {
 		s.faults = append(s.faults, c.fault)
 	}
 	for key, o := range c.objects {
-		if _, has := s.index[key]; has {
+		if known, has := s.index[key]; has && (known.Value != nil || o.Value == nil) {
 			text := key.String() + " in " + path
 			if !s.twice.Has(text) && len(twice) < maxWarned {
 				s.log.Warn("duplicate object: the one in the first file counts", "object", key.String(), "ignored in", path)

@@ -258,6 +258,19 @@ func TestFirstOfTwoObjectsCounts(t *testing.T) {
 	r.logs("duplicate object", 2)
 }
 
+// A copy with a mistake, in a file before the object's own, must not keep pods from what can be read.
+func TestObjectThatWasNeverReadHidesNone(t *testing.T) {
+	const mistake = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {v: 5}\n"
+	r := newRig(t, nil)
+	r.write("pods/1.yaml", mistake)
+	r.write("pods/2.yaml", configMapYAML("a", "second"))
+	r.start()
+	r.Watch(key(configMap, "a"))
+	r.reads("a PRESENT second")
+	r.write("pods/1.yaml", configMapYAML("a", "first"))
+	r.reads("a PRESENT first")
+}
+
 func TestPathThatCannotBeReadIsNotAMissingObject(t *testing.T) {
 	r := newRig(t, func(r *rig, o *Options) { o.Objects = r.path("loop") })
 	must.OK(t, os.Symlink("loop", r.path("loop")))
