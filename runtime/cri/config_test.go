@@ -502,7 +502,10 @@ func TestImageNames(t *testing.T) {
 	for in, want := range map[string]string{
 		"busybox": "busybox:latest", "busybox:1": "busybox:1", "r.example:5000/a/b": "r.example:5000/a/b:latest",
 		"busybox" + digest: "busybox" + digest, "busybox:1" + digest: "busybox:1" + digest,
-		"": "", " busybox": "", "UPPER": "", "a b": "", "busybox:": "",
+		"UPPER/app:1": "UPPER/app:1", "LOCALHOST/a": "LOCALHOST/a:latest", "index.docker.io/a": "index.docker.io/a:latest",
+		"": "", " busybox": "", "UPPER": "", "a b": "", "busybox:": "", "a..b": "", "a___b": "", "a//b": "", "-a": "",
+		"a-": "", "a-/b": "", "aa:-x": "", "aa:.x": "", "reg_io:5000/aa": "", "REG_IO:5000/aa": "", "reg.io./aa": "",
+		"reg-.io/aa": "", strings.Repeat("a", 64): "",
 	} {
 		got, err := withTag(in)
 		if got != want || (err != nil) != (want == "") {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -39,12 +39,12 @@ func withTag(image string) (string, error) {
 	if strings.TrimSpace(image) != image || image == "" {
 		return "", fmt.Errorf("couldn't parse image name %q: it is empty or has spaces around it", image)
 	}
-	ref, err := name.ParseReference(image, name.WeakValidation)
+	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return "", fmt.Errorf("couldn't parse image name %q: %w", image, err)
 	}
-	if tag, ok := ref.(name.Tag); ok && !strings.HasSuffix(image, ":"+tag.TagStr()) {
-		return image + ":" + tag.TagStr(), nil
+	if reference.IsNameOnly(named) {
+		return image + ":latest", nil
 	}
 	return image, nil
 }

@@ -102,12 +102,13 @@ func TestReferencesAreCompletedAsDockerDoes(t *testing.T) {
 		"localhost/app":          "localhost/app:latest",
 		"reg:5000/app":           "reg:5000/app:latest",
 		"reg.test/app@" + digest: "reg.test/app@" + digest,
+		"UPPER/x:1@" + digest:    "UPPER/x@" + digest,
 	} {
 		if got, err := fullReference(in); err != nil || got != want {
 			t.Errorf("%s is read as %s (%v), want %s", in, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "UPPER/x", "x:", "a b", "x@sha256:1"} {
+	for _, bad := range []string{"", "UPPER", "x:", "a b", "x@sha256:1"} {
 		if got, err := fullReference(bad); err == nil {
 			t.Errorf("%q is read as %s", bad, got)
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -35,11 +35,14 @@ type image struct {
 
 // fullReference completes a reference as docker does: "busybox" is docker.io/library/busybox:latest.
 func fullReference(s string) (string, error) {
-	ref, err := name.ParseReference(s, name.WeakValidation)
+	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
 		return "", err
 	}
-	return strings.Replace(ref.Name(), name.DefaultRegistry, "docker.io", 1), nil
+	if digested, ok := named.(reference.Digested); ok {
+		return named.Name() + "@" + digested.Digest().String(), nil
+	}
+	return reference.TagNameOnly(named).String(), nil
 }
 
 func digestOf(kind, s string) string {

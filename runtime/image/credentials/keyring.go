@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -132,15 +132,11 @@ func ofHub(image string) bool {
 
 // registryName returns the name of an image with its registry, without tag and digest: docker.io/library/nginx.
 func registryName(image string) (string, error) {
-	ref, err := name.ParseReference(image, name.WeakValidation)
+	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return "", err
 	}
-	full := ref.Context().Name()
-	if below, ok := strings.CutPrefix(full, hubRegistry+"/"); ok {
-		return hubDomain + "/" + below, nil
-	}
-	return full, nil
+	return named.Name(), nil
 }
 
 // Repository returns the name of an image as the manifest has it, without tag and digest.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 )
 
 // Values of imagePullCredentialsVerificationPolicy (KEP-2535): which images on the node are only for pods that have the
@@ -60,7 +60,7 @@ func checkPattern(pattern string) error {
 	case Repository(pattern) != pattern:
 		return fmt.Errorf("it has a tag or a digest; leave it out")
 	}
-	_, err := name.NewRepository(pattern, name.WeakValidation)
+	_, err := reference.ParseNormalizedNamed(pattern)
 	return err
 }
 

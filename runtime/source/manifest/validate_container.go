@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -75,7 +75,7 @@ func validateImage(image string, at *field.Path) field.ErrorList {
 	case strings.TrimSpace(image) != image:
 		return field.ErrorList{field.Invalid(at, image, "must not begin or end with white space")}
 	}
-	if _, err := name.ParseReference(image, name.WeakValidation); err != nil {
+	if _, err := reference.ParseNormalizedNamed(image); err != nil {
 		return field.ErrorList{field.Invalid(at, image,
 			"is not an image reference: [registry[:port]/]repository[:tag][@digest], the repository in lower case")}
 	}
