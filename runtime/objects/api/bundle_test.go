@@ -120,6 +120,7 @@ func TestTrustBundlesAreSelectedAsByTheKubelet(t *testing.T) {
 	r.says(own, missing, `"own" not found`)
 	r.server.Delete(bundleResources, "", "example.com:ca:1", 0)
 	r.has(web, "b", "c")
+	r.has(all, "b", "c")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.seen[web]; &now.Data[0] != &r.seen[all].Data[0] || string(before.Data) == string(now.Data) {
