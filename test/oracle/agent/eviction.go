@@ -264,8 +264,8 @@ func (e *Evictions) Sample(ctx context.Context, at time.Time) (ended []node.Evic
 	return e.ended, e.most, fmt.Errorf("the node measures without end")
 }
 
-// settles is how long the node has the kernel free what a pod held, before it measures again. The world here frees it at
-// once, so that no time passes.
+// settles is how long the node has the kernel free what a pod held, before it measures again. The world here frees it
+// at once, so that no time passes.
 const settles = time.Second
 
 // fire fires the timers that are due within a while.
