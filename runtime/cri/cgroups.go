@@ -27,7 +27,7 @@ const maxProcFile = 64 << 10
 // hierarchy. What cannot be read counts as missing, so that the runtime gets no settings that it would refuse.
 func DetectCgroups(root string, v2 bool) Cgroups {
 	out := Cgroups{}
-	if limitsHugePages(root, v2) {
+	if cgroup.BoundsHugePages(filepath.Join(root, "sys/fs/cgroup"), v2) {
 		out.HugePages = sizesOfHugePages(root)
 	}
 	swap := filepath.Join(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
@@ -40,18 +40,6 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 	_, err := os.Stat(swap)
 	out.Swap = err == nil
 	return out
-}
-
-// limitsHugePages reports whether the node has the cgroup controller of huge pages.
-func limitsHugePages(root string, v2 bool) bool {
-	const controller = "hugetlb"
-	dir := filepath.Join(root, "sys/fs/cgroup")
-	if !v2 {
-		_, err := os.Stat(filepath.Join(dir, controller, "cgroup.procs"))
-		return err == nil
-	}
-	all, _ := bounded.ReadFile(filepath.Join(dir, "cgroup.controllers"), maxProcFile)
-	return slices.Contains(strings.Fields(string(all)), controller)
 }
 
 // sizesOfHugePages returns the sizes of huge pages that the node has, sorted.

@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,11 +43,21 @@ func HugePages(lists ...corev1.ResourceList) map[string]uint64 {
 	return bytes
 }
 
+// BoundsHugePages reports whether cgroups can bound huge pages. The unified hierarchy, below dir, lists its
+// controllers. On cgroup v1 the controller has a directory of its own below dir.
+func BoundsHugePages(dir string, unified bool) bool {
+	if unified {
+		return slices.Contains(strings.Fields(readText(dir, "cgroup.controllers")), hugetlb)
+	}
+	_, err := os.Stat(filepath.Join(dir, hugetlb, "cgroup.procs"))
+	return err == nil
+}
+
 // boundedPages returns the sizes of huge pages that cgroups of this machine can bound, none without the controller.
 func (t *Tree) boundedPages() []string {
 	there := t.mounts[hugetlb] != ""
 	if t.unified {
-		there = slices.Contains(strings.Fields(readText(t.mounts[""], "cgroup.controllers")), hugetlb)
+		there = BoundsHugePages(t.mounts[""], true)
 	}
 	if !there {
 		return nil
