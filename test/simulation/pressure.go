@@ -157,8 +157,11 @@ type lingering struct {
 	bytes int64
 }
 
-// lingers has the kernel take some time to free the memory of a container that ends.
+// lingers has the kernel take some time to free the memory of a container that ends, in a plan that measures it.
 func (w *world) lingers(c *container) {
+	if w.judge.sim.config.pressed == nil {
+		return
+	}
 	takes := time.Duration(stream(w.seed, "freed", c.id).Int64N(int64(memoryFreedWithin)))
 	w.lingering = append(w.lingering, lingering{c, w.clock.uptime + takes, w.uses(c).memory})
 }
