@@ -150,7 +150,7 @@ func (s *Stored) Snapshots(ctx context.Context) ([]uint64, error) {
 	return s.barriers(ctx, func(at uint64) bool { return at+1 >= s.span.first && at <= s.span.last })
 }
 
-// barriers returns the barriers of the complete sets of snapshots among those that a caller wants, ascending.
+// barriers returns the barrier of each complete set of snapshots whose barrier a caller wants, ascending.
 func (s *Stored) barriers(ctx context.Context, wanted func(at uint64) bool) ([]uint64, error) {
 	sets, err := s.sets(ctx)
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package collect has a metric that the agent fails on cost that metric alone (ADR 115).
+// Package collect keeps a panic in a collector of metrics from ending the agent (ADR 115).
 package collect
