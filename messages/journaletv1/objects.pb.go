@@ -224,7 +224,10 @@ type ObjectRead struct {
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// Which object it is, if it is immutable: metadata.uid at the API server, the digest for an object of a file. The pod
 	// keeps this object, and no later one of its name counts for it. Empty in records of 0.1.0.
-	Uid           string `protobuf:"bytes,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The path of the file that it was read from: while that file has an object of this name, no other file's counts.
+	// Empty for an object of the API server or of several files, and in records of 0.1.0.
+	File          string `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,6 +307,13 @@ func (x *ObjectRead) GetMessage() string {
 func (x *ObjectRead) GetUid() string {
 	if x != nil {
 		return x.Uid
+	}
+	return ""
+}
+
+func (x *ObjectRead) GetFile() string {
+	if x != nil {
+		return x.File
 	}
 	return ""
 }
@@ -444,7 +454,7 @@ const file_journalet_v1_objects_proto_rawDesc = "" +
 	"\tObjectRef\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.journalet.v1.ObjectKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
-	"\bselector\x18\x03 \x01(\tR\bselector\"\xe4\x01\n" +
+	"\bselector\x18\x03 \x01(\tR\bselector\"\xf8\x01\n" +
 	"\n" +
 	"ObjectRead\x12)\n" +
 	"\x03ref\x18\x01 \x01(\v2\x17.journalet.v1.ObjectRefR\x03ref\x12/\n" +
@@ -453,7 +463,8 @@ const file_journalet_v1_objects_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x1c\n" +
 	"\timmutable\x18\x05 \x01(\bR\timmutable\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x10\n" +
-	"\x03uid\x18\a \x01(\tR\x03uid\"\x84\x01\n" +
+	"\x03uid\x18\a \x01(\tR\x03uid\x12\x12\n" +
+	"\x04file\x18\b \x01(\tR\x04file\"\x84\x01\n" +
 	"\n" +
 	"ObjectsSet\x12+\n" +
 	"\x04refs\x18\x01 \x03(\v2\x17.journalet.v1.ObjectRefR\x04refs\x12\x1c\n" +

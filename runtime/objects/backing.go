@@ -87,6 +87,8 @@ type Object struct {
 	// Requested is when the backing requested it, on the clock of this process: it had its name then, or has got it since.
 	// Zero: it is a copy.
 	Requested time.Time
+	// File is the path of the file that has it, empty for an object of several files and for an object of the API server.
+	File string
 	// Message is why it is unreadable, or what to do if it is missing, without contents.
 	Message string
 
@@ -115,11 +117,13 @@ func (o *Object) hasContents() bool {
 type Backing interface {
 	// Watch begins to follow an object, and Unwatch ends it. They are called in turn for one key, never wait, and may be
 	// called before Run. What is read of an object was requested after its Watch. A key with a UID is of that object only:
-	// if another one has the name, it is missing, unless the backing has a copy.
-	Watch(Key)
+	// if another one has the name, it is missing, unless the backing has a copy. file is Object.File of the object that
+	// pods have: while that file has an object of this name, it counts, and no other file's. Empty: no pod has any.
+	Watch(k Key, file string)
 	// WatchLater is Watch for an object that a pod was given before the agent started: it may be read after everything
-	// that something waits for. Something does once Watch follows for the same key.
-	WatchLater(Key)
+	// that something waits for. Something does once Watch follows for the same key. Before Run it may be called again,
+	// with another file.
+	WatchLater(k Key, file string)
 	Unwatch(Key)
 	// Run follows the objects until ctx ends. It passes what it has read of watched objects: each once it is known,
 	// also if it does not exist, and again after each change. A temporary failure (an authorizer that does not know yet

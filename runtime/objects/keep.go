@@ -48,7 +48,7 @@ func (s *Store) share(one Key, read *entry) {
 		e = &entry{watched: one.API, first: make(chan struct{})}
 		s.entries[one] = e
 		if e.watched {
-			s.opts.API.Watch(one)
+			s.opts.API.Watch(one, "")
 		}
 	}
 	if !e.object.hasContents() {
@@ -60,11 +60,12 @@ func (s *Store) share(one Key, read *entry) {
 
 // renew has an object read again that was read by its name; s.mu is held.
 func (s *Store) renew(k Key, e *entry) *entry {
+	file := s.fileOf(k)
 	again := &entry{users: e.users, watched: true, first: make(chan struct{})}
 	again.secrets[0] = slices.Concat(e.secrets[0], e.secrets[1]) // pods may have had both
 	s.entries[k] = again
 	s.backing(k).Unwatch(k)
-	s.backing(k).Watch(k)
+	s.backing(k).Watch(k, file)
 	return again
 }
 
@@ -102,6 +103,37 @@ func (s *Store) keepReported(p *pod) {
 			p.keys[i] = one
 		}
 	}
+}
+
+// fileOf returns the file of the object that pods have of a name, empty if none has any: as it is now, and otherwise as
+// it was before the start of the agent. s.mu is held.
+func (s *Store) fileOf(k Key) (file string) {
+	if k.API {
+		return ""
+	}
+	named := k.named()
+	if e := s.entries[named]; e != nil && e.object.File != "" {
+		return e.object.File
+	}
+	for other, e := range s.entries {
+		if at := e.object.File; other.named() == named && at != "" && (file == "" || at < file) {
+			file = at
+		}
+	}
+	if file != "" {
+		return file
+	}
+	var owner string
+	for uid, p := range s.pods {
+		for i, r := range p.refs {
+			if i < len(p.keys) && p.keys[i].named() == named && (owner == "" || uid < owner) {
+				if before := p.before(r).GetFile(); before != "" {
+					owner, file = uid, before
+				}
+			}
+		}
+	}
+	return file
 }
 
 // keyNow returns what a reference of the pod leads to by now, and otherwise what it led to by its name.

@@ -110,9 +110,20 @@ func (s *Store) Seed(ref *journaletv1.PodRef, refs []*journaletv1.ObjectRef, rea
 func (s *Store) SeedPending(r *journaletv1.ObjectsRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.pods[r.GetUid()]; p != nil {
-		p.reported, p.mustReport = r.GetObjects(), false
-		s.keepReported(p)
+	p := s.pods[r.GetUid()]
+	if p == nil {
+		return
+	}
+	before := map[Key]string{}
+	for _, k := range p.keys {
+		before[k] = s.fileOf(k)
+	}
+	p.reported, p.mustReport = r.GetObjects(), false
+	s.keepReported(p)
+	for _, k := range p.keys {
+		if file, has := before[k]; has && file != s.fileOf(k) {
+			s.backing(k).WatchLater(k, s.fileOf(k))
+		}
 	}
 }
 
@@ -148,6 +159,9 @@ func (s *Store) set(uid string, o *journaletv1.ObjectsSet, read []*journaletv1.O
 	before := *p
 	p.namespace, p.refs, p.mustReport, p.since = o.GetNamespace(), o.GetRefs(), true, time.Now()
 	p.api, p.name, p.keys = o.GetApi(), o.GetPodName(), nil
+	if read != nil {
+		p.reported = read
+	}
 	for _, r := range p.refs {
 		k := before.keyNow(r, p.keyOf(r))
 		p.keys = append(p.keys, k)
@@ -184,13 +198,13 @@ func (s *Store) acquire(k Key, later bool) *entry {
 		e = &entry{watched: true, later: later, first: make(chan struct{})}
 		s.entries[k] = e
 		if later {
-			s.backing(k).WatchLater(k)
+			s.backing(k).WatchLater(k, s.fileOf(k))
 		} else {
-			s.backing(k).Watch(k)
+			s.backing(k).Watch(k, s.fileOf(k))
 		}
 	case e.later && e.watched && !later:
 		e.later = false
-		s.backing(k).Watch(k)
+		s.backing(k).Watch(k, s.fileOf(k))
 	case k.UID == "" && e.object.lasts():
 		// A driver still has the object that had the name: by now another one may have it.
 		e = s.renew(k, e)
@@ -233,13 +247,13 @@ func (s *Store) backing(k Key) Backing {
 // nowhere is where objects of the API server come from on a node that has no kubeconfig any more.
 type nowhere struct{ s *Store }
 
-func (n nowhere) Watch(k Key) {
+func (n nowhere) Watch(k Key, _ string) {
 	e := n.s.entries[k] // its lock is held
 	e.object = Object{State: unreadable, Message: "objects of the API server need --kubeconfig"}
 	e.markRead()
 }
 
-func (n nowhere) WatchLater(k Key) { n.Watch(k) }
+func (n nowhere) WatchLater(k Key, file string) { n.Watch(k, file) }
 
 func (nowhere) Unwatch(Key) {}
 
@@ -417,7 +431,7 @@ func (p *pod) before(r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 func (e *entry) fact(k Key, r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 	out := &journaletv1.ObjectRead{
 		Ref: r, State: e.object.State, Version: e.object.Version, Digest: e.digest, Message: e.object.Message,
-		Immutable: e.object.lasts(), Uid: k.UID,
+		Immutable: e.object.lasts(), Uid: k.UID, File: e.object.File,
 	}
 	if out.GetState() == missing && out.GetMessage() == "" {
 		out.Message = k.Missing()

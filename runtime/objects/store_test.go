@@ -30,11 +30,12 @@ type memory struct {
 	objects map[Key]Object
 	changed chan struct{}
 	later   map[Key]bool
+	file    map[Key]string // of the last Watch
 	// onWatch is called with each Watch; nil: nothing is.
 	onWatch func(Key)
 }
 
-func (m *memory) Watch(k Key) {
+func (m *memory) Watch(k Key, file string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.later[k] {
@@ -42,14 +43,15 @@ func (m *memory) Watch(k Key) {
 	} else {
 		m.watched[k]++
 	}
+	m.file[k] = file
 	if m.onWatch != nil {
 		m.onWatch(k)
 	}
 	m.signal()
 }
 
-func (m *memory) WatchLater(k Key) {
-	m.Watch(k)
+func (m *memory) WatchLater(k Key, file string) {
+	m.Watch(k, file)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.later[k] = true
@@ -119,7 +121,8 @@ func inBubble(t *testing.T, f func(r *rig)) {
 }
 
 func newRig(t *testing.T, root string) *rig {
-	r := &rig{T: t, root: root, backing: &memory{later: map[Key]bool{}, watched: map[Key]int{}, objects: map[Key]Object{},
+	r := &rig{T: t, root: root, backing: &memory{
+		later: map[Key]bool{}, file: map[Key]string{}, watched: map[Key]int{}, objects: map[Key]Object{},
 		changed: make(chan struct{}, 1)}}
 	r.Store = New(Options{RootDir: root, Backing: r.backing, Sink: r.sink})
 	return r
@@ -136,6 +139,9 @@ func (r *rig) sink(_ context.Context, f *journaletv1.ObjectsRead) error {
 		text += fmt.Sprintf(" %s=%s", o.GetRef().GetName(), strings.TrimPrefix(o.GetState().String(), "OBJECT_STATE_"))
 		if len(o.GetDigest()) == 64 {
 			text += "+"
+		}
+		if o.GetFile() != "" {
+			text += "@" + o.GetFile()
 		}
 		if o.GetImmutable() {
 			text += "!"

@@ -206,7 +206,7 @@ var fields = map[action][]string{
 		"UidGranted.source", "UidRequested.source", "UidWithdrawn.source",
 	},
 	path: {
-		"ManifestFile.path", "ManifestIgnored.path",
+		"ManifestFile.path", "ManifestIgnored.path", "ObjectRead.file",
 	},
 	node: {
 		"AgentConfig.node_name",

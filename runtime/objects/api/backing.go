@@ -114,7 +114,7 @@ func New(o Options) *Backing {
 }
 
 // Watch implements objects.Backing.
-func (b *Backing) Watch(k objects.Key) {
+func (b *Backing) Watch(k objects.Key, _ string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := b.entries[k]; {
@@ -142,7 +142,7 @@ func (b *Backing) Watch(k objects.Key) {
 
 // WatchLater implements objects.Backing. Only tokens and certificates wait: each is a request of its own, and a node
 // that starts again has one for every pod, while new pods wait for theirs.
-func (b *Backing) WatchLater(k objects.Key) {
+func (b *Backing) WatchLater(k objects.Key, file string) {
 	b.mu.Lock()
 	later := b.ctx == nil && (k.Kind == journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN || k.Kind == certificate)
 	if later && b.entries[k] == nil {
@@ -150,7 +150,7 @@ func (b *Backing) WatchLater(k objects.Key) {
 	}
 	b.mu.Unlock()
 	if !later {
-		b.Watch(k)
+		b.Watch(k, file)
 	}
 }
 

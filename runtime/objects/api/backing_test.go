@@ -40,6 +40,9 @@ type rig struct {
 	log  []string
 }
 
+// Watch watches an object.
+func (r *rig) Watch(k objects.Key) { r.Backing.Watch(k, "") }
+
 func newRig(t *testing.T, kept Kept, faults func(fakeapi.APIRequest) *fakeapi.Fault) *rig {
 	t.Helper()
 	server := fakeapi.New()
@@ -307,8 +310,8 @@ func TestTokensOfRunningPodsAreRequestedLast(t *testing.T) {
 		keys[name] = token(name, server.Create("pods", &corev1.Pod{ObjectMeta: meta(name)}))
 	}
 	r := newRigOf(t, server, url, Options{LaterAfter: time.Hour}, func(b *Backing) {
-		b.WatchLater(keys["running"])
-		b.WatchLater(keys["needs it"])
+		b.WatchLater(keys["running"], "")
+		b.WatchLater(keys["needs it"], "")
 	})
 	for _, name := range []string{"new", "needs it"} {
 		r.Watch(keys[name])
@@ -316,7 +319,9 @@ func TestTokensOfRunningPodsAreRequestedLast(t *testing.T) {
 			t.Errorf("requested the token of pod %q, want that of pod %q", got, name)
 		}
 	}
-	r = newRigOf(t, server, url, Options{LaterAfter: time.Millisecond}, func(b *Backing) { b.WatchLater(keys["running"]) })
+	r = newRigOf(t, server, url, Options{LaterAfter: time.Millisecond}, func(b *Backing) {
+		b.WatchLater(keys["running"], "")
+	})
 	if got := <-requests; got != "running" {
 		t.Errorf("requested the token of pod %q, want that of the pod that runs", got)
 	}
@@ -326,7 +331,7 @@ func TestTokensOfRunningPodsAreRequestedLast(t *testing.T) {
 // After a start, the volumes of a pod that runs are set up again: what nothing waited for is watched once more.
 func TestWatchAfterWatchLaterOfAnObjectThatDoesNotWait(t *testing.T) {
 	server := fakeapi.New()
-	r := newRigOf(t, server, server.Start(t), Options{}, func(b *Backing) { b.WatchLater(configMap("c")) })
+	r := newRigOf(t, server, server.Start(t), Options{}, func(b *Backing) { b.WatchLater(configMap("c"), "") })
 	r.Watch(configMap("c"))
 	r.put("c", "1", false)
 	r.until(configMap("c"), "1")
@@ -426,7 +431,7 @@ func TestCopiesCountUntilTheServerAnswers(t *testing.T) {
 	server.SetDown(true)
 	second := newRigOf(t, server, url, Options{Kept: store()}, func(b *Backing) {
 		for _, k := range append(all, secret("b")) {
-			b.Watch(k)
+			b.Watch(k, "")
 		}
 	})
 	if o := second.until(secret("a"), "one"); o.Version == "" {

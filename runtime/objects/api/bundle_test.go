@@ -284,7 +284,7 @@ func TestTrustBundlesOfAServerThatIsAwayAreThoseOfBefore(t *testing.T) {
 	first.Watch(all)
 	first.has(all, "a")
 	server.SetDown(true)
-	second := newRigOf(t, server, url, Options{Kept: kept}, func(b *Backing) { b.Watch(all) })
+	second := newRigOf(t, server, url, Options{Kept: kept}, func(b *Backing) { b.Watch(all, "") })
 	second.has(all, "a")
 	second.Watch(other) // while the API server is away
 	second.until(other, "AWAY")

@@ -512,7 +512,7 @@ func TestCertificatesAreRequestedAgainAfterARestart(t *testing.T) {
 	if len(s.kept.all) > 0 {
 		t.Errorf("kept %v", s.kept.all)
 	}
-	s.start(t, s.server, func(b *Backing) { b.WatchLater(s.key(0)) })
+	s.start(t, s.server, func(b *Backing) { b.WatchLater(s.key(0), "") })
 	second := s.requests(2)[1]
 	s.issue(second.Name, s.chainFor(&second))
 	if two := s.holds(0, nil); bytes.Equal(two.Key, one.Key) {

@@ -43,7 +43,7 @@ func afterRestart(t *testing.T, oldKey objects.Key, sealed bool, change func(*ri
 	change(first)
 	return newRigOf(t, server, url, Options{Kept: store()}, func(b *Backing) {
 		for _, k := range append(watch, key) {
-			b.Watch(k)
+			b.Watch(k, "")
 		}
 	}), key
 }

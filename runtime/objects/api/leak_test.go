@@ -145,9 +145,9 @@ func TestNoKeyLeavesItsVolume(t *testing.T) {
 // nothing is a backing of a node without files.
 type nothing struct{}
 
-func (nothing) Watch(objects.Key)      {}
-func (nothing) WatchLater(objects.Key) {}
-func (nothing) Unwatch(objects.Key)    {}
+func (nothing) Watch(objects.Key, string)      {}
+func (nothing) WatchLater(objects.Key, string) {}
+func (nothing) Unwatch(objects.Key)            {}
 
 func (nothing) Run(ctx context.Context, _ func(map[objects.Key]objects.Object)) error {
 	<-ctx.Done()

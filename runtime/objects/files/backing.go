@@ -27,8 +27,8 @@ const (
 type Options struct {
 	// Manifests is the directory or file of pod manifests, which may hold objects too. Its reader logs their problems.
 	Manifests string
-	// Objects is a directory or file of objects; empty: none. Of two objects with one name, the object in Manifests
-	// counts.
+	// Objects is a directory or file of objects; empty: none. Of two objects with one name that no pod has yet, the object
+	// in Manifests counts.
 	Objects string
 	// Tokens are paths of files with the token of a service account, by namespace/name.
 	Tokens map[string]string
@@ -49,10 +49,12 @@ type Backing struct {
 	watched map[objects.Key]*reported
 }
 
-// reported is what was last reported of a watched object; nil: nothing. since is when its watch began.
+// reported is what was last reported of a watched object; nil: nothing. since is when its watch began. file is the file
+// that pods had it from then.
 type reported struct {
 	object *objects.Object
 	since  time.Time
+	file   string
 }
 
 var _ objects.Backing = (*Backing)(nil)
@@ -75,15 +77,15 @@ func New(o Options) *Backing {
 }
 
 // Watch implements objects.Backing.
-func (b *Backing) Watch(k objects.Key) {
+func (b *Backing) Watch(k objects.Key, file string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.watched[k] = &reported{since: time.Now()}
+	b.watched[k] = &reported{since: time.Now(), file: file}
 	b.signal()
 }
 
 // WatchLater implements objects.Backing: all files are read at once.
-func (b *Backing) WatchLater(k objects.Key) { b.Watch(k) }
+func (b *Backing) WatchLater(k objects.Key, file string) { b.Watch(k, file) }
 
 // Unwatch implements objects.Backing.
 func (b *Backing) Unwatch(k objects.Key) {
@@ -195,27 +197,32 @@ func (b *Backing) newDirectory(path string, log *slog.Logger, decode decodeFunc)
 func (b *Backing) changes(s *session) map[objects.Key]objects.Object {
 	checked := s.checked()
 	s.load()
+	s.inUse, s.used = s.used, map[id]string{}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	batch := map[objects.Key]objects.Object{}
+	batch, waits := map[objects.Key]objects.Object{}, false
 	for k, last := range b.watched {
 		if last.object == nil && checked.Before(last.since) {
 			s.check(last.since)
+			waits = true
 			continue
 		}
-		if now := s.object(k); last.object == nil || !same(last.object, &now) {
+		if now := s.object(k, last.file); last.object == nil || !same(last.object, &now) {
 			now.Requested = checked
 			batch[k] = now
-			b.watched[k] = &reported{&now, last.since}
+			b.watched[k] = &reported{&now, last.since, now.File}
 		}
+	}
+	if !waits {
+		s.reportIgnored()
 	}
 	return batch
 }
 
 // same reports whether two reads of an object are equal. Files that have not changed give the same pointers.
 func same(a, b *objects.Object) bool {
-	return a.State == b.State && a.Message == b.Message && a.Immutable == b.Immutable && a.ConfigMap == b.ConfigMap &&
-		a.Secret == b.Secret && bytes.Equal(a.Data, b.Data)
+	return a.State == b.State && a.File == b.File && a.Message == b.Message && a.Immutable == b.Immutable &&
+		a.ConfigMap == b.ConfigMap && a.Secret == b.Secret && bytes.Equal(a.Data, b.Data)
 }
 
 // session is what all paths hold while they are followed.
@@ -225,11 +232,17 @@ type session struct {
 	tokens map[string]*directory // by namespace/name of the service account
 
 	views  []*view
-	index  map[id]object
+	index  map[id][]object  // the objects of one name by path, those in the first directory first
+	inUse  map[id]string    // the files whose objects were in use at the last look
+	used   map[id]string    // and those that are at this one
+	loaded bool             // since the last reportIgnored
 	twice  sets.Set[string] // logged duplicates
 	due    time.Time        // no check that is due begins before
-	faults []string         // files whose objects are unknown, and paths that cannot be read
+	faults []fault          // files whose objects are unknown, and paths that cannot be read
 }
+
+// fault is why nothing is known of the objects of a file, or of all files below a path.
+type fault struct{ path, text string }
 
 func (s *session) directories() []*directory {
 	all := slices.Clone(s.dirs)
@@ -273,8 +286,7 @@ func (s *session) ready() bool {
 	return true
 }
 
-// load builds the index of what the paths hold now. The first of several objects with one name counts, but none that
-// was never read hides one that was.
+// load builds the index of what the paths hold now.
 func (s *session) load() {
 	var views []*view
 	for _, d := range s.dirs {
@@ -283,35 +295,25 @@ func (s *session) load() {
 	if len(views) == len(s.views) && slices.Equal(views, s.views) {
 		return
 	}
-	s.views, s.index, s.faults = views, map[id]object{}, nil
-	twice := sets.New[string]()
-	for _, v := range views {
+	s.views, s.index, s.faults, s.loaded = views, map[id][]object{}, nil, true
+	for i, v := range views {
 		if v.err != nil {
-			s.faults = append(s.faults, v.err.Error())
+			s.faults = append(s.faults, fault{s.dirs[i].path, v.err.Error()})
 		}
 		for _, path := range slices.Sorted(maps.Keys(v.files)) {
-			s.add(path, v.files[path], twice)
+			s.add(path, v.files[path])
 		}
 	}
-	s.twice = twice
 }
 
-func (s *session) add(path string, c *content, twice sets.Set[string]) {
+func (s *session) add(path string, c *content) {
 	if c.fault != "" {
-		s.faults = append(s.faults, c.fault)
+		s.faults = append(s.faults, fault{path, c.fault})
 	}
 	for key, o := range c.objects {
-		if known, has := s.index[key]; has && (known.Value != nil || o.Value == nil) {
-			text := key.String() + " in " + path
-			if !s.twice.Has(text) && len(twice) < maxWarned {
-				s.log.Warn("duplicate object: the one in the first file counts", "object", key.String(), "ignored in", path)
-			}
-			twice.Insert(text)
-			continue
-		}
-		if c.fault != "" {
+		if o.path = path; c.fault != "" {
 			o.problem = c.fault
 		}
-		s.index[key] = o
+		s.index[key] = append(s.index[key], o)
 	}
 }

@@ -67,6 +67,9 @@ func (r *rig) start() *rig {
 	return r
 }
 
+// Watch watches an object that no pod has yet.
+func (r *rig) Watch(k objects.Key) { r.Backing.Watch(k, "") }
+
 func (r *rig) path(parts ...string) string {
 	return filepath.Join(append([]string{r.dir}, parts...)...)
 }
@@ -267,8 +270,10 @@ func TestObjectThatWasNeverReadHidesNone(t *testing.T) {
 	r.start()
 	r.Watch(key(configMap, "a"))
 	r.reads("a PRESENT second")
+	// From now on pods have the second one.
 	r.write("pods/1.yaml", configMapYAML("a", "first"))
-	r.reads("a PRESENT first")
+	r.write("pods/2.yaml", configMapYAML("a", "third"))
+	r.reads("a PRESENT third")
 }
 
 func TestPathThatCannotBeReadIsNotAMissingObject(t *testing.T) {

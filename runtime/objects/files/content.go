@@ -30,6 +30,7 @@ type id struct{ kind, namespace, name string }
 // object is an object with the newest contents that could be read.
 type object struct {
 	manifest.Object
+	path string // of its file
 	// problem is why its newest contents cannot be read; the contents of Object, if it has any, are from before.
 	problem string
 }

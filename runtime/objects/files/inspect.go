@@ -1,6 +1,7 @@
 package files
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -25,8 +26,14 @@ func Inspect(path string) (found map[string]int, problems []string) {
 	d.scan()
 	d.publish()
 	v := d.view.Load()
+	s := &session{dirs: []*directory{d}}
+	s.load()
 	if v.err != nil {
 		problems = append(problems, v.err.Error())
+	}
+	for _, i := range s.ignored() {
+		problems = append(problems, fmt.Sprintf("%s: %s is in %s, too: the file that pods have it from counts, and "+
+			"otherwise the first by path", i.path, i.key, i.counts))
 	}
 	found = map[string]int{}
 	for _, file := range slices.Sorted(maps.Keys(v.files)) {
