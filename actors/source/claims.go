@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -26,17 +28,20 @@ type held int
 
 const (
 	// heldByPod: the node has this pod from this file.
-	heldByPod held = iota - 2
+	heldByPod held = iota - 3
 	// heldByFile: the node has another pod of this name from this file, whose content has changed.
 	heldByFile
+	// heldByContent: the node has just this pod from another file, which may have been renamed.
+	heldByContent
 	// heldByNone: the file is new, or its pod was ignored so far.
 	heldByNone
 )
 
 // heldFirst sorts claims such that the file counts whose pod the node has already: a copy of a manifest must neither
 // replace the pod that runs, nor hide what is changed in its manifest later. It reads which pods are desired, before
-// that is worked out again; before has the claims that the changed files gave up.
-func (a *Actor) heldFirst(before, all []claim) {
+// that is worked out again; before has the claims that the changed files gave up. contents are read only with
+// ManifestsRead.held_contents_stay.
+func (a *Actor) heldFirst(before, all []claim, contents bool) {
 	names := map[string]string{} // the file that has a name
 	for _, c := range slices.Concat(before, all) {
 		if p := a.state.Pods[c.ref.GetUid()]; p.GetDesired() {
@@ -50,6 +55,8 @@ func (a *Actor) heldFirst(before, all []claim) {
 			c.held = heldByPod
 		case c.ref.GetApi() == nil && names[fullName(c.ref)] == c.path:
 			c.held = heldByFile
+		case contents && p.GetDesired() && proto.Equal(p.GetPod(), c.ref):
+			c.held = heldByContent
 		}
 	}
 	slices.SortStableFunc(all, func(x, y claim) int { return cmp.Compare(x.held, y.held) })

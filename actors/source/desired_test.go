@@ -16,8 +16,8 @@ import (
 
 // desiredOfAll works out what is desired from all files, in order of their paths. Actor.updateDesired must give the
 // same result from the changed files alone.
-func desiredOfAll(s *journaletv1.SourceState, heldStay bool) {
-	all := allClaims(s, heldStay)
+func desiredOfAll(s *journaletv1.SourceState, read *journaletv1.ManifestsRead) {
+	all := allClaims(s, read)
 	for _, p := range s.Pods {
 		p.Desired = false
 	}
@@ -46,15 +46,20 @@ func desiredOfAll(s *journaletv1.SourceState, heldStay bool) {
 }
 
 // allClaims returns the claims of all files: first claims to pods that the node has from the same file, then claims of
-// files whose pod has this name, then all others, each in order of the paths.
-func allClaims(s *journaletv1.SourceState, heldStay bool) []claim {
+// files whose pod has this name, then claims to just the pods that the node has, then all others, each in order of the
+// paths.
+func allClaims(s *journaletv1.SourceState, read *journaletv1.ManifestsRead) []claim {
 	byHeld := map[held][]claim{}
 	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
 		for place, ref := range s.Files[path].GetPods() {
 			c := claim{path: path, place: place, ref: ref}
 			for _, p := range s.Pods {
 				switch {
-				case !heldStay || !p.GetDesired() || p.GetPath() != path || fullName(p.GetPod()) != fullName(ref):
+				case !read.GetHeldNamesStay() || !p.GetDesired() || fullName(p.GetPod()) != fullName(ref):
+				case p.GetPath() != path:
+					if read.GetHeldContentsStay() && proto.Equal(p.GetPod(), ref) {
+						c.held = min(c.held, heldByContent)
+					}
 				case p.GetPod().GetUid() == ref.GetUid():
 					c.held = heldByPod
 				default:
@@ -64,7 +69,7 @@ func allClaims(s *journaletv1.SourceState, heldStay bool) []claim {
 			byHeld[c.held] = append(byHeld[c.held], c)
 		}
 	}
-	return slices.Concat(byHeld[heldByPod], byHeld[heldByFile], byHeld[heldByNone])
+	return slices.Concat(byHeld[heldByPod], byHeld[heldByFile], byHeld[heldByContent], byHeld[heldByNone])
 }
 
 func randomFile(r *rand.Rand) *journaletv1.ManifestFile {
@@ -116,7 +121,7 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 					Uid: uids[r.IntN(len(uids))], Source: "file",
 				}))
 			}
-			read := &journaletv1.ManifestsRead{Source: "file", HeldNamesStay: seed%2 == 0}
+			read := &journaletv1.ManifestsRead{Source: "file", HeldNamesStay: seed%2 == 0, HeldContentsStay: seed%4 == 0}
 			for range 1 + r.IntN(3) {
 				read.Changed = append(read.Changed, randomFile(r))
 			}
@@ -124,7 +129,7 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 			for _, f := range read.GetChanged() {
 				keepFile(want, f)
 			}
-			desiredOfAll(want, read.GetHeldNamesStay())
+			desiredOfAll(want, read)
 			e := messages.NewEvent(read)
 			if err := a.Evolve(actors.Event{Body: e}); err != nil {
 				t.Fatal(err)

@@ -64,7 +64,7 @@ func (a *Actor) evolveRead(read *journaletv1.ManifestsRead) {
 			after = append(after, claim{path: path, ref: ref})
 		}
 	}
-	a.updateDesired(before, after, read.GetHeldNamesStay())
+	a.updateDesired(before, after, read)
 	a.touched.problems = problems
 }
 
@@ -117,17 +117,17 @@ func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
 }
 
 // updateDesired works out which pods are desired: the first claim to a full name or a UID gets it, by path, or with
-// heldStay in the order of heldFirst. It visits the pods that the changed files held before or hold now, and the pods
-// that share a name or a UID with them.
-func (a *Actor) updateDesired(before, after []claim, heldStay bool) {
+// held_names_stay in the order of heldFirst. It visits the pods that the changed files held before or hold now, and the
+// pods that share a name or a UID with them.
+func (a *Actor) updateDesired(before, after []claim, read *journaletv1.ManifestsRead) {
 	s := a.state
 	refs := make([]*journaletv1.PodRef, 0, len(before)+len(after))
 	for _, c := range slices.Concat(before, after) {
 		refs = append(refs, c.ref)
 	}
 	around := a.claims.around(refs)
-	if heldStay {
-		a.heldFirst(before, around)
+	if read.GetHeldNamesStay() {
+		a.heldFirst(before, around, read.GetHeldContentsStay())
 	}
 	a.touched = touched{}
 	ignored := map[string]*journaletv1.IgnoredManifest{}

@@ -684,8 +684,11 @@ type ManifestsRead struct {
 	// Of several files with one pod name or UID, the file counts whose pod the node has already, and the first by path
 	// only if there is none. Unset by 0.1.0, where the first by path always counts.
 	HeldNamesStay bool `protobuf:"varint,4,opt,name=held_names_stay,json=heldNamesStay,proto3" json:"held_names_stay,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Where that file is gone, the file counts that has the same pod with the same content: a file may be renamed beside
+	// an older copy of it. Unset by 0.1.0.
+	HeldContentsStay bool `protobuf:"varint,5,opt,name=held_contents_stay,json=heldContentsStay,proto3" json:"held_contents_stay,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ManifestsRead) Reset() {
@@ -742,6 +745,13 @@ func (x *ManifestsRead) GetSynced() bool {
 func (x *ManifestsRead) GetHeldNamesStay() bool {
 	if x != nil {
 		return x.HeldNamesStay
+	}
+	return false
+}
+
+func (x *ManifestsRead) GetHeldContentsStay() bool {
+	if x != nil {
+		return x.HeldContentsStay
 	}
 	return false
 }
@@ -1477,12 +1487,13 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\bproblems\x18\x03 \x03(\v2\x1d.journalet.v1.ManifestProblemR\bproblems\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\bR\n" +
-	"unreadable\"\x9d\x01\n" +
+	"unreadable\"\xcb\x01\n" +
 	"\rManifestsRead\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x16\n" +
 	"\x06synced\x18\x03 \x01(\bR\x06synced\x12&\n" +
-	"\x0fheld_names_stay\x18\x04 \x01(\bR\rheldNamesStay\"\xb7\x01\n" +
+	"\x0fheld_names_stay\x18\x04 \x01(\bR\rheldNamesStay\x12,\n" +
+	"\x12held_contents_stay\x18\x05 \x01(\bR\x10heldContentsStay\"\xb7\x01\n" +
 	"\n" +
 	"PodUpdated\x128\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x1a.journalet.v1.PodOperationR\toperation\x12&\n" +

@@ -148,7 +148,7 @@ func (g *engine) readSources() (bool, error) {
 	for _, name := range allSources {
 		configured := g.core.Decider(messages.Node).(*node.Actor).Node().GetConfig().GetSources()
 		if slices.Contains(configured, name) && !g.source(name).GetSynced() {
-			read := &journaletv1.ManifestsRead{Source: name, Synced: true, HeldNamesStay: true}
+			read := &journaletv1.ManifestsRead{Source: name, Synced: true, HeldNamesStay: true, HeldContentsStay: true}
 			return true, g.put(messages.Source(name), messages.NewEvent(read))
 		}
 	}

@@ -99,7 +99,9 @@ func (s *Scenario) readComplete(d *datadriven.TestData) (string, error) {
 }
 
 func (s *Scenario) read(source string, changed ...*journaletv1.ManifestFile) error {
-	read := &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true, HeldNamesStay: true}
+	read := &journaletv1.ManifestsRead{
+		Source: source, Changed: changed, Synced: true, HeldNamesStay: true, HeldContentsStay: true,
+	}
 	return s.put(messages.Source(source), messages.NewEvent(read))
 }
 

@@ -63,7 +63,7 @@ func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
 	s.part = s.part || len(changed) > 0
 	synced := complete && (!s.Synced || !s.sent && s.part)
 	for synced || len(changed) > 0 {
-		fact, size, n := &journaletv1.ManifestsRead{Source: s.Source, HeldNamesStay: true}, 0, 0
+		fact, size, n := &journaletv1.ManifestsRead{Source: s.Source, HeldNamesStay: true, HeldContentsStay: true}, 0, 0
 		for ; n < len(changed) && size < maxFactBytes; n++ {
 			fact.Changed = append(fact.Changed, changed[n].ManifestFile)
 			size += proto.Size(changed[n].ManifestFile)
