@@ -141,7 +141,7 @@ func forwardsOf(p *corev1.Pod, args []string) ([]forward, error) {
 func remotePort(p *corev1.Pod, text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	number := err == nil
-	if number && n == 0 || text == "" {
+	if number && n == 0 || !number && strings.Trim(text, "0123456789") == "" { // a name has a letter
 		return 0, usagef("the port of the pod is %q: want a number from 1 to 65535, or the name of a port", text)
 	}
 	var udp bool

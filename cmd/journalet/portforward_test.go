@@ -155,7 +155,7 @@ func TestPortsAreChecked(t *testing.T) {
 		{"web 8080:", exitUsage, "want a number"},
 		{"web 80:80:80", exitNotFound, `no port named "80:80"`},
 		{"web x:80", exitUsage, "want [LOCAL:]REMOTE"},
-		{"web 65536", exitNotFound, `no port named "65536"`},
+		{"web 65536", exitUsage, "want a number from 1 to 65535"},
 		{"web 514", exitUsage, "only TCP"},
 		{"web dns", exitUsage, "only TCP"},
 		{"web nope", exitNotFound, `no port named "nope"`},

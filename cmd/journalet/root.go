@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -112,8 +113,28 @@ func (a *app) command() *cobra.Command {
 // silent leaves it to execute to print errors.
 func silent(cmd *cobra.Command) *cobra.Command {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	return cmd
+}
+
+// flagError says what a flag wants in words, where the library quotes the parser of numbers.
+func flagError(err error) error {
+	var bad *strconv.NumError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	wants := map[string]string{
+		"ParseBool": "want true or false", "ParseFloat": "want a number", "ParseInt": "want a whole number",
+		"ParseUint": "want a whole number of at least 0",
+	}[bad.Func]
+	before, quotes := strings.CutSuffix(err.Error(), bad.Error())
+	switch {
+	case !quotes || wants == "":
+		return err
+	case errors.Is(bad, strconv.ErrRange):
+		wants = "the number is too large"
+	}
+	return errors.New(before + wants)
 }
 
 // usageArgs turns the errors of an argument check into usage errors.

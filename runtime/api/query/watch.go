@@ -79,6 +79,7 @@ type watcher struct {
 	resync chan struct{}
 	pause  time.Duration
 	failed error // of f
+	shown  bool  // f was called
 
 	mu    sync.Mutex
 	abort context.CancelFunc // of the read under way, or of the one before
@@ -232,8 +233,11 @@ func (w *watcher) read(ctx context.Context) error {
 		}
 		w.learn(page)
 		if from > page.Last+1 {
-			w.notice(fmt.Sprintf("the journal ends at record %d, before the last one shown: its tail was lost; continuing there",
-				page.Last))
+			why := fmt.Sprintf("there is no record %d", from)
+			if w.shown {
+				why = "its tail was lost"
+			}
+			w.notice(fmt.Sprintf("the journal ends at record %d: %s; continuing there", page.Last, why))
 			w.done = position{page.Last, wholeRecord}
 			return nil
 		}
@@ -244,6 +248,7 @@ func (w *watcher) read(ctx context.Context) error {
 			if !w.done.before(position{f.Seq, f.Index}) {
 				continue
 			}
+			w.shown = true
 			if w.failed = w.f(f); w.failed != nil {
 				return w.failed
 			}
@@ -337,6 +342,7 @@ func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 		return w.catchUp(ctx)
 	}
 	if wanted {
+		w.shown = true
 		if w.failed = w.f(f); w.failed != nil {
 			return w.failed
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,21 @@ func TestWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
 	})
 	if err != nil || n != len(want) {
 		t.Fatalf("saw %d of %d, %v", n, len(want), err)
+	}
+}
+
+func TestWatchFromARecordThatIsNotThereSaysSo(t *testing.T) {
+	w := newTestAgent(t)
+	appendSteps(w, 1, 20)
+	w.flush(t)
+	var notices []string
+	q := WatchRequest{From: 1000, Notice: func(s string) { notices = append(notices, s) }}
+	err := w.client(t).Watch(testContext(t), q, func(e messages.Flat) error {
+		return fmt.Errorf("saw %d.%d", e.Seq, e.Index)
+	})
+	if want := "the journal ends at record 20: there is no record 1000"; err != nil || len(notices) != 1 ||
+		!strings.HasPrefix(notices[0], want) {
+		t.Errorf("%v, %q; want %q", err, notices, want)
 	}
 }
 
