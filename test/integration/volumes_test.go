@@ -163,6 +163,35 @@ func TestFilesInContainersFollowTheirObjects(t *testing.T) {
 	a.Verified()
 }
 
+// A copy that lies beside a file of objects while the agent starts does not replace what pods have, and what is edited
+// in the file afterwards is with its pods.
+func TestCopyBesideAFileOfObjectsReplacesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, backup := filepath.Join(dir, "objects.yaml"), filepath.Join(dir, "backup.yaml")
+	writeFile(t, file, fmt.Sprintf(objectsOfFiles, "hello"))
+	a := newAgent(t, "--objects-path", dir)
+	a.put(newPod("files", idle, withFiles))
+	a.start()
+	p := a.pod("files", "ready", ready)
+	prints := a.fingerprint()
+	a.Stop()
+	writeFile(t, backup, fmt.Sprintf(objectsOfFiles, "copied"))
+	a.start()
+	a.pod("files", "ready", ready)
+	onNode := filepath.Join(a.Root, "pods", string(p.UID), "volumes/kubernetes.io~configmap/conf/greeting")
+	replace(t, file, fmt.Sprintf(objectsOfFiles, "edited"))
+	eventually(t, settle, "the edited file", func() error {
+		if got := readFile(t, onNode); got != "edited" {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+	a.kept(prints, "the edit beside a copy")
+	a.unmounts("files")
+	a.Verified()
+}
+
 // withFiles gives a pod a volume of each kind that has files, and two of emptyDir, at /v.
 func withFiles(p *corev1.Pod) {
 	private := int32(0o400)
