@@ -201,7 +201,7 @@ func (a *Actor) pools(q *journaletv1.AdmissionRequested, ended func(uid string) 
 		}
 		take(pools, p.GetDevices())
 	}
-	for _, r := range a.reservations(q.GetUid()) {
+	for _, r := range a.reservationsExcept(q.GetUid()) {
 		take(pools, r.GetDevices())
 	}
 	return pools

@@ -75,7 +75,7 @@ func (a *Actor) takenAfter(q *journaletv1.AdmissionRequested, ended func(uid str
 			taken = append(taken, a.state.Pods[uid].GetExclusive())
 		}
 	}
-	for _, r := range a.reservations(q.GetUid()) {
+	for _, r := range a.reservationsExcept(q.GetUid()) {
 		taken = append(taken, r.GetExclusive())
 	}
 	return taken

@@ -234,7 +234,7 @@ func (a *Actor) admitKept(emit actors.Emit) {
 // refuse rejects a pod that the node lacks CPUs, memory or devices for. While some of these are kept for other pods,
 // the pod waits instead: the others may not need them.
 func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit actors.Emit) {
-	reason, whose := a.keptFrom(q.GetUid())
+	reason, whose := a.keptForOthers(q.GetUid())
 	if reason == "" {
 		emit(rejected(q, r))
 		return
@@ -246,13 +246,13 @@ func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit act
 	emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
 }
 
-// keptFrom returns the reason to wait for what is kept for other pods than one, and whose it is; "" if nothing is kept
-// that is free soon. Of pods that others end for, none waits for another one.
-func (a *Actor) keptFrom(but string) (reason, whose string) {
-	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
+// keptForOthers returns the reason to wait for what is kept for other pods than this one, and whose it is; "" if nothing
+// is kept that is free soon. Of pods that others end for, none waits for another one.
+func (a *Actor) keptForOthers(uid string) (reason, whose string) {
+	for _, other := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
 		switch {
-		case uid == but, a.stays(uid), a.pends(uid) && a.pends(but):
-		case a.state.KubeletPods[uid].GetLost():
+		case other == uid, a.stays(other), a.pends(other) && a.pends(uid):
+		case a.state.KubeletPods[other].GetLost():
 			reason, whose = ReasonLostResources, "pods that were admitted before the journal was lost"
 		default:
 			reason, whose = ReasonKubeletState, "pods that a kubelet had admitted"

@@ -199,7 +199,7 @@ func (a *Actor) admitPending(emit actors.Emit) {
 			g, r = a.allocatePreemptor(q)
 		}
 		// There may be enough, and a pod that ends still have what this one is to have, or something be kept for another.
-		kept, _ := a.keptFrom(q.GetUid())
+		kept, _ := a.keptForOthers(q.GetUid())
 		if r != nil && (a.state.GetPreempting() > 0 || kept != "") || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue

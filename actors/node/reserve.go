@@ -11,17 +11,17 @@ import (
 // What a pod is to get is reserved for it while the pods that it waits for end: others that are admitted meanwhile get
 // none of it. In the kubelet nothing comes between, since it waits for their end while it admits the pod.
 
-// reservations returns what is reserved for all pods but one: for pods that wait for others to end, in the order of
+// reservationsExcept returns what is reserved for all other pods than this one: for pods that wait for others to end, in the order of
 // their waiting, and for pods that had something before the journal began.
-func (a *Actor) reservations(but string) []*journaletv1.Reservation {
+func (a *Actor) reservationsExcept(uid string) []*journaletv1.Reservation {
 	var all []*journaletv1.Reservation
 	for _, q := range a.state.GetPendingPreemption() {
-		if r := a.state.GetReservations()[q.GetUid()]; r != nil && q.GetUid() != but {
+		if r := a.state.GetReservations()[q.GetUid()]; r != nil && q.GetUid() != uid {
 			all = append(all, r)
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
-		if had := a.state.KubeletPods[uid]; uid != but {
+	for _, other := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
+		if had := a.state.KubeletPods[other]; other != uid {
 			all = append(all, &journaletv1.Reservation{Devices: had.GetDevices(), Exclusive: had.GetExclusive()})
 		}
 	}

@@ -85,8 +85,8 @@ func (d *Driver) Done() <-chan struct{} { return d.done }
 // Err returns which pods failed, once Run has ended.
 func (d *Driver) Err() error { return d.err }
 
-// fate is how far a pod has come.
-type fate struct {
+// podProgress is how far a pod has come.
+type podProgress struct {
 	name string
 	// digest is the digest of the manifest that its source has.
 	digest string
@@ -108,20 +108,20 @@ func (d *Driver) wait(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	failed, fates := []string(nil), map[string]fate{}
+	failed, progress := []string(nil), map[string]podProgress{}
 	for {
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return d.result(failed, fates)
+				return d.result(failed, progress)
 			}
 			return ctx.Err()
 		case <-d.wake:
 		case <-time.After(inspectTimeout):
 		}
 		var read bool
-		if failed, fates, read = d.fates(ctx); read && settled(fates) {
-			return d.result(failed, fates)
+		if failed, progress, read = d.progress(ctx); read && settled(progress) {
+			return d.result(failed, progress)
 		}
 		select {
 		case <-ctx.Done():
@@ -130,10 +130,10 @@ func (d *Driver) wait(ctx context.Context) error {
 	}
 }
 
-// fates returns what the sources refuse and how far their pods have come. read is false until every source was read
+// progress returns what the sources refuse and how far their pods have come. read is false until every source was read
 // once and the states of an earlier run have been compared with the runtime.
-func (d *Driver) fates(ctx context.Context) (failed []string, fates map[string]fate, read bool) {
-	fates = map[string]fate{}
+func (d *Driver) progress(ctx context.Context) (failed []string, progress map[string]podProgress, read bool) {
+	progress = map[string]podProgress{}
 	read = d.o.Read()
 	// What the drivers have emitted by now is handled before the actors are inspected: an inspection overtakes records.
 	read = d.o.Flush(ctx) == nil && d.o.Actors.Backlog() == 0 && d.o.Actors.Lagging() == 0 && read
@@ -144,25 +144,25 @@ func (d *Driver) fates(ctx context.Context) (failed []string, fates map[string]f
 			if s, ok := a.(*source.Actor); ok && s.Source().GetSyncedReported() {
 				f, pods := ofSource(s.Source())
 				synced, failed = true, append(failed, f...)
-				maps.Copy(fates, pods)
+				maps.Copy(progress, pods)
 			}
 		})
 		read = read && synced
 	}
-	for uid := range fates {
+	for uid := range progress {
 		if q := quarantines[messages.Pod(uid)]; q != nil {
-			f := fates[uid]
+			f := progress[uid]
 			f.done, f.failed = true, "its actor is quarantined: "+q.GetMessage()
-			fates[uid] = f
+			progress[uid] = f
 			continue
 		}
 		d.inspect(ctx, messages.Pod(uid), func(a actors.Decider) {
-			if p, ok := a.(*pod.Actor); ok && !fates[uid].removed {
-				fates[uid] = fateOf(fates[uid], p.Manifest(), p.Pod())
+			if p, ok := a.(*pod.Actor); ok && !progress[uid].removed {
+				progress[uid] = progressOf(progress[uid], p.Manifest(), p.Pod())
 			}
 		})
 	}
-	return failed, fates, read
+	return failed, progress, read
 }
 
 // inspect calls f with an actor's decider. Without an answer, the next round tries again.
@@ -175,13 +175,13 @@ func (d *Driver) inspect(ctx context.Context, ref messages.Ref, f func(actors.De
 }
 
 // ofSource returns what a source refuses, and the pods that it has or removes, by UID.
-func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]fate) {
+func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]podProgress) {
 	for _, p := range source.Problems(s) {
 		failed = append(failed, p.String())
 	}
-	pods = map[string]fate{}
+	pods = map[string]podProgress{}
 	for uid, p := range s.GetPods() {
-		f := fate{name: p.GetPod().GetNamespace() + "/" + p.GetPod().GetName(), digest: p.GetPod().GetDigest(),
+		f := podProgress{name: p.GetPod().GetNamespace() + "/" + p.GetPod().GetName(), digest: p.GetPod().GetDigest(),
 			state: "not started"}
 		if !p.GetDesired() {
 			f.removed, f.state = true, "is being removed"
@@ -191,9 +191,9 @@ func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]fate
 	return failed, pods
 }
 
-// fateOf returns how far a pod has come. One that restarts for ever is done when it is ready, any other when it has
+// progressOf returns how far a pod has come. One that restarts for ever is done when it is ready, any other when it has
 // ended and nothing of it is under way. Neither counts for an earlier manifest.
-func fateOf(f fate, manifest *corev1.Pod, s *journaletv1.PodState) fate {
+func progressOf(f podProgress, manifest *corev1.Pod, s *journaletv1.PodState) podProgress {
 	f.waitsFor = s.GetHolderUid()
 	phase := strings.TrimPrefix(s.GetPhase().String(), "POD_PHASE_")
 	f.state = phase[:1] + strings.ToLower(phase[1:])
@@ -221,9 +221,9 @@ func fateOf(f fate, manifest *corev1.Pod, s *journaletv1.PodState) fate {
 }
 
 // settled reports whether every pod is done, or waits for the name of a pod that is done.
-func settled(fates map[string]fate) bool {
-	for _, f := range fates {
-		if !f.done && !fates[f.waitsFor].done {
+func settled(progress map[string]podProgress) bool {
+	for _, f := range progress {
+		if !f.done && !progress[f.waitsFor].done {
 			return false
 		}
 	}
@@ -231,12 +231,12 @@ func settled(fates map[string]fate) bool {
 }
 
 // result logs the outcome of each pod and returns an error with the failed pods.
-func (d *Driver) result(failed []string, fates map[string]fate) error {
-	uids := slices.SortedFunc(maps.Keys(fates), func(x, y string) int {
-		return strings.Compare(fates[x].name, fates[y].name)
+func (d *Driver) result(failed []string, progress map[string]podProgress) error {
+	uids := slices.SortedFunc(maps.Keys(progress), func(x, y string) int {
+		return strings.Compare(progress[x].name, progress[y].name)
 	})
 	for _, uid := range uids {
-		f := fates[uid]
+		f := progress[uid]
 		switch {
 		case !f.done && f.waitsFor != "":
 			f.failed = "waits for another pod of its name"

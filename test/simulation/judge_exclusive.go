@@ -14,8 +14,8 @@ import (
 
 // Invariants of exclusive resources. They are judged by what the runtime was requested, and by manifests.
 const (
-	cpusAlone      = "no other running container has a container's exclusive CPUs"
-	wholeAlone     = "a Guaranteed container with whole CPUs has exactly as many exclusive CPUs, and none that is reserved"
+	cpusExclusive  = "no other running container has a container's exclusive CPUs"
+	wholeExclusive = "a Guaranteed container with whole CPUs has exactly as many exclusive CPUs, and none that is reserved"
 	sharedLeft     = "containers that share CPUs run on those that are left, and move there"
 	memoryOfNodes  = "containers get no more memory of NUMA nodes than these have"
 	onOneNode      = "with single-numa-node a container has CPUs and memory of one NUMA node"
@@ -65,10 +65,10 @@ func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *r
 	}
 	cpus, err := cpuset.Parse(r.GetCpusetCpus())
 	if err != nil {
-		j.broken(wholeAlone, c.uid, "%s: the runtime is to use the CPUs %q", c.id, r.GetCpusetCpus())
+		j.broken(wholeExclusive, c.uid, "%s: the runtime is to use the CPUs %q", c.id, r.GetCpusetCpus())
 		return
 	}
-	c.alone = wholeCPUs(m, spec)
+	c.exclusive = wholeCPUs(m, spec)
 	c.cpus, c.placedAt = cpus, j.sim.clock.uptime
 	if !moves {
 		c.memoryNodes, c.unlimitedCPU = memoryNodes(r.GetCpusetMems()), r.GetCpuQuota() < 0
@@ -82,21 +82,21 @@ func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *r
 	}
 	switch {
 	case !cpus.IsSubsetOf(n.all):
-		say(wholeAlone, "the machine has %s", n.all)
-	case c.alone > 0 && cpus.Size() != c.alone:
-		say(wholeAlone, "it is to have %d exclusive CPUs", c.alone)
-	case c.alone > 0 && !cpus.Intersection(n.reserved).IsEmpty():
-		say(wholeAlone, "%s are reserved", n.reserved)
-	case c.alone > 0 != c.unlimitedCPU && !moves:
-		say(wholeAlone, "it is to have %d exclusive CPUs; no quota: %t", c.alone, c.unlimitedCPU)
-	case c.alone == 0 && cpus.IsEmpty():
+		say(wholeExclusive, "the machine has %s", n.all)
+	case c.exclusive > 0 && cpus.Size() != c.exclusive:
+		say(wholeExclusive, "it is to have %d exclusive CPUs", c.exclusive)
+	case c.exclusive > 0 && !cpus.Intersection(n.reserved).IsEmpty():
+		say(wholeExclusive, "%s are reserved", n.reserved)
+	case c.exclusive > 0 != c.unlimitedCPU && !moves:
+		say(wholeExclusive, "it is to have %d exclusive CPUs; no quota: %t", c.exclusive, c.unlimitedCPU)
+	case c.exclusive == 0 && cpus.IsEmpty():
 		say(sharedLeft, "it is not kept off any CPU")
-	case c.alone == 0 && n.of.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
+	case c.exclusive == 0 && n.of.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
 		!cpus.Intersection(n.reserved).IsEmpty():
 		say(sharedLeft, "%s are reserved strictly", n.reserved)
 	case n.of.GetStaticMemory() && !moves && guaranteed(m) == c.memoryNodes.IsEmpty():
 		say(memoryOfNodes, "its pod is Guaranteed: %t", guaranteed(m))
-	case n.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && c.alone > 0 &&
+	case n.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && c.exclusive > 0 &&
 		!j.lostIntents[c.intent] && (n.nodesOf(cpus).Size() != 1 || !c.memoryNodes.IsSubsetOf(n.nodesOf(cpus))):
 		say(onOneNode, "its CPUs are of the NUMA nodes %s", n.nodesOf(cpus))
 	}
@@ -145,8 +145,8 @@ func (j *judge) apart(c *container) {
 			if x.uid == c.uid && x.excused(j) {
 				continue // its manifest changed while the journal was lost: two containers swap CPUs, one after the other
 			}
-			if both := c.cpus.Intersection(x.cpus); x != c && c.alone > 0 && x.alone > 0 && !both.IsEmpty() {
-				j.broken(cpusAlone, c.uid, "%s and %s of %s both have %s", c.id, x.id, x.uid, both)
+			if both := c.cpus.Intersection(x.cpus); x != c && c.exclusive > 0 && x.exclusive > 0 && !both.IsEmpty() {
+				j.broken(cpusExclusive, c.uid, "%s and %s of %s both have %s", c.id, x.id, x.uid, both)
 			}
 			if n.of.GetStaticMemory() && !x.memoryNodes.IsEmpty() && !j.lostIntents[x.intent] {
 				given[maskOf(x.memoryNodes)] += requestsOf(x.spec).memory
@@ -219,7 +219,7 @@ func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 	free := n.all.Difference(n.reserved)
 	for other, h := range j.pods {
 		if other != uid && (h.holdsShare || h.releasedBy > cause) {
-			free = free.Difference(h.alone)
+			free = free.Difference(h.exclusive)
 		}
 		if other != uid && h.reserves(cause) {
 			free = free.Difference(h.pendingAlone)
@@ -287,18 +287,18 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 // an agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move. Nor does a
 // container that shares CPUs and that the runtime has lost track of: it cannot be moved.
 func (s *sim) mixed(strangers bool) (all []*container) {
-	var alone, shares []*container
+	var exclusive, shares []*container
 	for _, c := range s.world.running() {
 		switch {
-		case c.placedLate || c.excused(s.judge) && !strangers, c.alone == 0 && c.state == unknown:
-		case c.alone > 0:
-			alone = append(alone, c)
+		case c.placedLate || c.excused(s.judge) && !strangers, c.exclusive == 0 && c.state == unknown:
+		case c.exclusive > 0:
+			exclusive = append(exclusive, c)
 		default:
 			shares = append(shares, c)
 		}
 	}
 	for _, c := range shares {
-		if slices.ContainsFunc(alone, func(x *container) bool {
+		if slices.ContainsFunc(exclusive, func(x *container) bool {
 			return c.cpus.IsEmpty() || !c.cpus.Intersection(x.cpus).IsEmpty()
 		}) {
 			all = append(all, c)
@@ -322,7 +322,7 @@ func (s *sim) checkShared() {
 		}
 		now[c.id] = at
 		if d := s.clock.uptime - at; d > sharedMovesWithin {
-			s.judge.broken(sharedLeft, c.uid, "%s has run on %s for %s, of which others have some alone", c.id, c.cpus, d)
+			s.judge.broken(sharedLeft, c.uid, "%s has run on %s for %s, some of which others have exclusively", c.id, c.cpus, d)
 		}
 	}
 	b.since = now
@@ -353,20 +353,20 @@ func (s *sim) judgePlaces(say func(invariant, uid, format string, args ...any)) 
 		return
 	}
 	for _, c := range s.mixed(true) {
-		say(sharedLeft, c.uid, "%s shares %s, of which others have some alone", c.id, c.cpus)
+		say(sharedLeft, c.uid, "%s shares %s, some of which others have exclusively", c.id, c.cpus)
 	}
 	taken := map[int]*container{}
 	for _, o := range s.world.objects {
 		for _, c := range o.containers {
-			if c.alone == 0 || !c.alive() {
+			if c.exclusive == 0 || !c.alive() {
 				continue
 			}
-			if c.cpus.Size() != c.alone || !c.cpus.Intersection(n.reserved).IsEmpty() {
-				say(wholeAlone, c.uid, "%s has %s, and is to have %d exclusive CPUs", c.id, c.cpus, c.alone)
+			if c.cpus.Size() != c.exclusive || !c.cpus.Intersection(n.reserved).IsEmpty() {
+				say(wholeExclusive, c.uid, "%s has %s, and is to have %d exclusive CPUs", c.id, c.cpus, c.exclusive)
 			}
 			for _, cpu := range c.cpus.List() {
 				if x := taken[cpu]; x != nil {
-					say(cpusAlone, c.uid, "%s has CPU %d alone, and so has %s", c.id, cpu, x.id)
+					say(cpusExclusive, c.uid, "%s has CPU %d exclusively, and so has %s", c.id, cpu, x.id)
 				}
 				taken[cpu] = c
 			}

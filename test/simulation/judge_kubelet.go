@@ -53,9 +53,9 @@ func (j *judge) bookKubelet(author messages.Ref, seq uint64, e *journaletv1.Even
 // keptFor: a pod, or all that share CPUs, get nothing that is kept for others. Reserved CPUs are shared where nothing
 // else is left, and no pod has them alone.
 func (j *judge) keptFor(
-	uid string, alone []*journaletv1.ExclusiveContainer, devices []*journaletv1.ContainerDevices, shared string,
+	uid string, given []*journaletv1.ExclusiveContainer, devices []*journaletv1.ContainerDevices, shared string,
 ) {
-	cpus := exclusive.Pod(alone).CPUs().Union(exclusive.Parse(shared))
+	cpus := exclusive.Pod(given).CPUs().Union(exclusive.Parse(shared))
 	if n := j.sim.config.managed; n != nil {
 		cpus = cpus.Difference(n.reserved)
 	}
@@ -74,13 +74,13 @@ func (j *judge) keptFor(
 }
 
 // find notes what a pod had before the journal began.
-func (j *judge) find(uid string, alone []*journaletv1.ExclusiveContainer, devices []*journaletv1.ContainerDevices) {
+func (j *judge) find(uid string, given []*journaletv1.ExclusiveContainer, devices []*journaletv1.ContainerDevices) {
 	f := j.exclusive.found[uid]
 	if f == nil {
 		f = &foundBook{}
 		j.exclusive.found[uid] = f
 	}
-	f.cpus, f.devices = f.cpus.Union(exclusive.Pod(alone).CPUs()), append(f.devices, devices...)
+	f.cpus, f.devices = f.cpus.Union(exclusive.Pod(given).CPUs()), append(f.devices, devices...)
 }
 
 // endFound notes the end of a pod: what it had is free.

@@ -70,7 +70,7 @@ func (h *podHistory) forgetRecords() {
 	h.reported, h.openCalls = reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
 	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
-	h.ports, h.alone, h.devices, h.admittedAs, h.allocatedAs, h.name = nil, cpuset.CPUSet{}, nil, nil, nil, ""
+	h.ports, h.exclusive, h.devices, h.admittedAs, h.allocatedAs, h.name = nil, cpuset.CPUSet{}, nil, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
 	h.preemptedAs, h.rejectedAs, h.pendedUntil, h.finishedBy, h.terminatedBy = 0, 0, 0, 0, 0
 	clear(h.requestedAs)

@@ -87,7 +87,7 @@ type podHistory struct {
 	name        string
 	// alone are its containers' exclusive CPUs, devices their devices, by the record of its admission.
 	// refusedDevices is set if a plugin refused some, refusedAs is the last incarnation that ended for it, 0 for none.
-	alone          cpuset.CPUSet
+	exclusive      cpuset.CPUSet
 	devices        []string
 	refusedDevices bool
 	refusedAs      uint64

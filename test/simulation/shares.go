@@ -136,7 +136,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	j.admittedBy(k, h)
 	h.admittedAt = j.uptimeOf(rec)
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
-	h.share, h.ports, h.alone = demandOf(m), portsOf(m), cpusOf(k.GetExclusive())
+	h.share, h.ports, h.exclusive = demandOf(m), portsOf(m), cpusOf(k.GetExclusive())
 	j.devicesChosen(rec.GetStep().GetCause(), k)
 	h.devices = nil
 	for _, d := range k.GetDevices() {

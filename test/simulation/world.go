@@ -124,7 +124,7 @@ type container struct {
 	// cpus and memoryNodes are where it runs, alone how many exclusive CPUs it is to have. placedAt is when the runtime
 	// was requested that last, in uptime. unlimitedCPU is set if it has no CPU quota.
 	cpus, memoryNodes cpuset.CPUSet
-	alone             int
+	exclusive         int
 	placedAt          time.Duration
 	unlimitedCPU      bool
 	// devices are the ids of its devices.
