@@ -354,15 +354,15 @@ func refuseForeign(dir, node string) error {
 	if _, err := readHead(dir); err != nil && !errors.Is(err, errHeadDamaged) {
 		return err
 	}
-	of, err := (&Stored{dir: dir}).describe()
+	description, err := (&Stored{dir: dir}).describe()
 	switch {
 	case err != nil:
 		return nil
-	case of.node != messages.Token(node):
+	case description.node != messages.Token(node):
 		return fmt.Errorf("bus: the journal is another node's (%q, and this one is %q): "+
-			"give this node its own --root-dir, or its former name", of.node, node)
+			"give this node its own --root-dir, or its former name", description.node, node)
 	}
-	return checkFormat(dir, of.format)
+	return checkFormat(dir, description.format)
 }
 
 // acquireLock makes this process the directory's only agent. The lock ends with the process.

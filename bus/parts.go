@@ -238,7 +238,7 @@ func (m *Manifests) collectParts(ctx context.Context, grace time.Duration) (n in
 func (s *Stored) parts(ctx context.Context, sums []string) (map[string][]byte, error) {
 	out := make(map[string][]byte, len(sums))
 	for _, sum := range sums {
-		b, err := s.manifests.get(ctx, s, messages.ManifestPartSubject(s.of.node, sum))
+		b, err := s.manifests.get(ctx, s, messages.ManifestPartSubject(s.stream.node, sum))
 		if errors.Is(err, errNotStored) {
 			continue
 		}

@@ -94,7 +94,7 @@ func PlanPruneStored(ctx context.Context, dir string, r Retention, now time.Time
 			if err != nil {
 				return err
 			}
-			return c.addRecord(rec, uint64(len(b)+len(messages.Subject(s.of.node, rec)))+storedFrame, r, now)
+			return c.addRecord(rec, uint64(len(b)+len(messages.Subject(s.stream.node, rec)))+storedFrame, r, now)
 		}))
 	}
 	return c.pruned(), err
@@ -134,10 +134,10 @@ func PruneStored(ctx context.Context, dir string, r Retention, now time.Time, lo
 	if err != nil {
 		return p, err
 	}
-	if !v.OK() || s.of.node == "" {
+	if !v.OK() || s.stream.node == "" {
 		return p, errors.New("prune the journal: it is damaged: run journal repair first")
 	}
-	b, err := Open(ctx, Options{Dir: dir, Node: strings.ReplaceAll(s.of.node, "_", "."), Log: log})
+	b, err := Open(ctx, Options{Dir: dir, Node: strings.ReplaceAll(s.stream.node, "_", "."), Log: log})
 	if err != nil {
 		return p, err
 	}

@@ -67,7 +67,7 @@ func CheckForRepair(ctx context.Context, dir string, progress func(done, total u
 	if err != nil {
 		return nil, err
 	}
-	r := &Repair{s: s, node: s.of.node, drop: map[uint64]map[int]bool{}, damaged: map[string]map[uint64]bool{},
+	r := &Repair{s: s, node: s.stream.node, drop: map[uint64]map[int]bool{}, damaged: map[string]map[uint64]bool{},
 		pods: map[uint64][]string{}}
 	if err := s.checkUnchanged(r.check(ctx, progress)); err != nil {
 		return nil, fmt.Errorf("check the journal for a repair: %w", err)
@@ -131,7 +131,7 @@ func (sc *repairScan) block(c *block) error {
 	}
 	all := examineAll(len(c.places), func(i int) examined {
 		if p := &c.places[i]; p.isRecord() && p.seq >= sc.s.cut.first() {
-			return examine(p.data, p.subject, sc.s.of.node)
+			return examine(p.data, p.subject, sc.s.stream.node)
 		}
 		return examined{}
 	})

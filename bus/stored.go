@@ -37,11 +37,11 @@ var (
 // by OpenShared, of a running agent. Nothing is written, repaired or cut, so that a damaged journal stays as it is, and
 // no lock is kept. Its methods may be called by several goroutines at once.
 type Stored struct {
-	dir  string
-	head *journaletv1.Head // nil: missing or damaged
-	cut  *cut
-	of   description
-	meta error // what is wrong with the stream's own description
+	dir    string
+	head   *journaletv1.Head // nil: missing or damaged
+	cut    *cut
+	stream description
+	meta   error // what is wrong with the stream's own description
 
 	span      *span // of OpenShared
 	recent    recent
@@ -85,14 +85,14 @@ func (s *Stored) open() (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the journal: %w", err)
 	}
-	if s.of, s.meta = s.describe(); s.meta != nil {
+	if s.stream, s.meta = s.describe(); s.meta != nil {
 		return nil // Verify reports it
 	}
-	return checkFormat(dir, s.of.format)
+	return checkFormat(dir, s.stream.format)
 }
 
 // Node returns the node's name as a token of subjects, "" if it is not known.
-func (s *Stored) Node() string { return s.of.node }
+func (s *Stored) Node() string { return s.stream.node }
 
 func (s *Stored) blocks(stream string) *blocks { return &blocks{dir: streamDir(s.dir, stream)} }
 
@@ -188,13 +188,15 @@ func (s *Stored) numbers(bl *blocks) ([]uint64, error) {
 
 // prefix returns the prefix of the subjects of this journal's records.
 func (s *Stored) prefix() string {
-	return strings.TrimSuffix(messages.JournalFilter(s.of.node), ".>")
+	return strings.TrimSuffix(messages.JournalFilter(s.stream.node), ".>")
 }
 
 // Verify does what Journal.Verify does, for a journal that no agent has open. It also reports what only the files
 // show.
 func (s *Stored) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
-	v := &storedVerifier{verifier: verifier{head: s.head, node: s.of.node, progress: progress, at: s.cut.first()}, s: s}
+	v := &storedVerifier{
+		verifier: verifier{head: s.head, node: s.stream.node, progress: progress, at: s.cut.first()}, s: s,
+	}
 	v.total = s.head.GetSeq() + 1 - min(s.cut.first(), s.head.GetSeq()+1)
 	if s.meta != nil {
 		v.r.problem(0, "the description of the journal's stream cannot be used: %v; the agent would not find the journal",

@@ -30,7 +30,7 @@ func appendMixed(t *testing.T, b *Bus, n, wide int) {
 // searches are texts and kinds of actors that records are searched for.
 var searches = []struct {
 	texts []string
-	of    journaletv1.ActorKind
+	kind  journaletv1.ActorKind
 }{
 	{[]string{"uid-1"}, journaletv1.ActorKind_ACTOR_KIND_UNSPECIFIED},
 	{[]string{"uid-0", "uid-2"}, journaletv1.ActorKind_ACTOR_KIND_UNSPECIFIED},
@@ -44,9 +44,9 @@ var searches = []struct {
 func wantFound(t *testing.T, s *Stored, what string) {
 	t.Helper()
 	type record struct {
-		seq uint64
-		of  journaletv1.ActorKind
-		b   []byte
+		seq  uint64
+		kind journaletv1.ActorKind
+		b    []byte
 	}
 	var all []record
 	must.OK(t, s.Read(testContext(t), 0, 0, func(seq uint64, b []byte) error {
@@ -64,17 +64,17 @@ func wantFound(t *testing.T, s *Stored, what string) {
 			for _, rec := range all {
 				holds := func(text string) bool { return bytes.Contains(rec.b, []byte(text)) }
 				if (r[0] == 0 || rec.seq >= r[0] && rec.seq <= r[1]) &&
-					(slices.ContainsFunc(q.texts, holds) || q.of > 0 && rec.of == q.of) {
+					(slices.ContainsFunc(q.texts, holds) || q.kind > 0 && rec.kind == q.kind) {
 					want = append(want, fmt.Sprintf("%d %x", rec.seq, rec.b))
 				}
 			}
 			s.recent.blocks = nil
-			must.OK(t, s.Find(testContext(t), q.texts, q.of, r[0], r[1], func(seq uint64, b []byte) error {
+			must.OK(t, s.Find(testContext(t), q.texts, q.kind, r[0], r[1], func(seq uint64, b []byte) error {
 				got = append(got, fmt.Sprintf("%d %x", seq, b))
 				return nil
 			}))
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s: %q and %s in %v: found %d records, want %d", what, q.texts, q.of, r, len(got), len(want))
+				t.Fatalf("%s: %q and %s in %v: found %d records, want %d", what, q.texts, q.kind, r, len(got), len(want))
 			}
 		}
 	}

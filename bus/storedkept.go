@@ -115,7 +115,7 @@ func (s *Stored) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	if err := digestForm(digest); err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
 	}
-	subject := messages.ManifestSubject(s.of.node, digest)
+	subject := messages.ManifestSubject(s.stream.node, digest)
 	b, err := s.manifests.get(ctx, s, subject)
 	if err == nil {
 		b, err = join(digest, b, func(sums []string) (map[string][]byte, error) { return s.parts(ctx, sums) })
@@ -141,7 +141,7 @@ func (s *Stored) sets(ctx context.Context) (map[uint64][]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshots: %w", err)
 	}
-	return groupSets(s.of.node, maps.Keys(index)), nil
+	return groupSets(s.stream.node, maps.Keys(index)), nil
 }
 
 // Snapshots returns the barriers of the complete sets of snapshots, ascending: a fold of the journal's records can
@@ -175,7 +175,7 @@ func (s *Stored) index(ctx context.Context, barrier uint64, names []string) (*jo
 	if !slices.Contains(names, "") {
 		return nil, nil
 	}
-	b, err := s.snapshots.get(ctx, s, snapshotSubject(s.of.node, barrier, indexToken))
+	b, err := s.snapshots.get(ctx, s, snapshotSubject(s.stream.node, barrier, indexToken))
 	if errors.Is(err, errNotStored) {
 		return nil, nil
 	}
@@ -207,7 +207,7 @@ func (s *Stored) Snapshot(ctx context.Context, barrier uint64) ([]*journaletv1.S
 	names = names[1:] // the index has the empty name
 	out := make([]*journaletv1.Snapshot, 0, len(names))
 	for _, name := range names {
-		b, err := s.snapshots.get(ctx, s, snapshotSubject(s.of.node, barrier, name))
+		b, err := s.snapshots.get(ctx, s, snapshotSubject(s.stream.node, barrier, name))
 		if errors.Is(err, errNotStored) {
 			return nil, gone
 		}

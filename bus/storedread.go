@@ -118,9 +118,9 @@ func (s *Stored) findEnds(bl *blocks, sp *span) error {
 		if err != nil {
 			return err
 		}
-		if fr.seq > 0 && s.of.node != "" && !hasPrefix(fr.subject, s.prefix()) {
+		if fr.seq > 0 && s.stream.node != "" && !hasPrefix(fr.subject, s.prefix()) {
 			return fmt.Errorf("record %d has the subject %q, and the journal is node %s's: "+
-				"its directory holds files of another agent", fr.seq, fr.subject, s.of.node)
+				"its directory holds files of another agent", fr.seq, fr.subject, s.stream.node)
 		}
 		sp.first = fr.seq
 	}

@@ -91,10 +91,10 @@ func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, d
 		devices = noDevices{}
 	}
 	a := &admission{s: s}
-	if s.of.GetStaticCpus() {
+	if s.managers.GetStaticCpus() {
 		a.cpus = &cpuState{s: s, shared: s.Shared(taken)}
 	}
-	if s.of.GetStaticMemory() {
+	if s.managers.GetStaticMemory() {
 		a.memory = s.newMemory(taken)
 	}
 	list := requests.GetContainers()
@@ -103,14 +103,14 @@ func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, d
 	}
 	var hint Hint
 	var ok bool
-	if s.of.GetPodScope() {
+	if s.managers.GetPodScope() {
 		if hint, ok = s.merge(a.hints(ofPod(list), devices.PodRequests())); !ok {
 			return nil, notAligned
 		}
 	}
 	var out Pod
 	for _, r := range list {
-		if !s.of.GetPodScope() {
+		if !s.managers.GetPodScope() {
 			if hint, ok = s.merge(a.hints(r, devices.Requests(r.GetContainer()))); !ok {
 				return nil, notAligned
 			}
@@ -130,7 +130,7 @@ func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, d
 // hints returns the hints for what a container requests, with its devices. A resource that is not requested, or not
 // given out, has no preference.
 func (a *admission) hints(r *journaletv1.ExclusiveRequest, devices []DeviceRequest) []Hints {
-	if a.s.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED {
+	if a.s.managers.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED {
 		return nil
 	}
 	all := a.s.deviceHints(devices)

@@ -46,7 +46,7 @@ func (c *cpuState) hints(n int) Hints {
 func (c *cpuState) inLeastSockets(m Mask, least int) bool {
 	t := c.s.topology
 	per := t.cpuNodes / max(1, t.sockets)
-	if !c.s.of.GetCpuOptions().GetBySocket() || per == 0 {
+	if !c.s.managers.GetCpuOptions().GetBySocket() || per == 0 {
 		return false
 	}
 	return len(t.numbers(t.in(t.cpus, byNode, m.nodes()...), bySocket)) == upTo(least, per)
@@ -57,7 +57,7 @@ func (c *cpuState) allocate(n int, hint Hint) (cpuset.CPUSet, *Refusal) {
 	if r := c.wholeCores(n); r != nil {
 		return cpuset.New(), r
 	}
-	t, o := c.s.topology, c.s.of.GetCpuOptions()
+	t, o := c.s.topology, c.s.managers.GetCpuOptions()
 	free := c.shared.Difference(c.s.reserved).Union(c.reusable)
 	got := cpuset.New()
 	if hint.Nodes != 0 {
@@ -83,7 +83,7 @@ func (c *cpuState) allocate(n int, hint Hint) (cpuset.CPUSet, *Refusal) {
 // wholeCores refuses, with full-pcpus-only, what is not a number of whole cores that are free.
 func (c *cpuState) wholeCores(n int) *Refusal {
 	per := c.s.topology.perCore()
-	if !c.s.of.GetCpuOptions().GetFullCores() || per == 0 {
+	if !c.s.managers.GetCpuOptions().GetFullCores() || per == 0 {
 		return nil
 	}
 	if n%per != 0 {

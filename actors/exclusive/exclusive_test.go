@@ -226,8 +226,8 @@ func TestDevicesAreAlignedWithoutAnythingElse(t *testing.T) {
 
 func TestHintsOfDevices(t *testing.T) {
 	for name, c := range map[string]struct {
-		of   DeviceRequest
-		want string
+		request DeviceRequest
+		want    string
 	}{
 		"at no node": {DeviceRequest{Count: 1, All: []Mask{0, 0}, Free: []Mask{0}}, "[{0 true}]"},
 		"too few":    {DeviceRequest{Count: 2, All: []Mask{1, 2}, Free: []Mask{1}}, "[]"},
@@ -240,7 +240,7 @@ func TestHintsOfDevices(t *testing.T) {
 			DeviceRequest{Count: 1, All: []Mask{1, 2}, Free: []Mask{1}, Reusable: []Mask{2}}, "[{2 true} {3 false}]",
 		},
 	} {
-		if got := fmt.Sprint(c.of.hints(3)); got != c.want {
+		if got := fmt.Sprint(c.request.hints(3)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

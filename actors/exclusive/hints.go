@@ -55,7 +55,7 @@ func anywhere() Hints { return Hints{{Preferred: true}} }
 // merge brings the hints for several resources together, and reports whether the policy admits the result. As in the
 // kubelet it is the best of all intersections of one hint of each.
 func (s *Settings) merge(all []Hints) (Hint, bool) {
-	policy := s.of.GetTopologyPolicy()
+	policy := s.managers.GetTopologyPolicy()
 	if policy == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED {
 		return Hint{}, true
 	}
@@ -71,7 +71,7 @@ func (s *Settings) merge(all []Hints) (Hint, bool) {
 			})
 		}
 	}
-	best := s.bestOf(intersections(s.nodes, all), s.most(all), !single && s.of.GetPreferClosest())
+	best := s.bestOf(intersections(s.nodes, all), s.most(all), !single && s.managers.GetPreferClosest())
 	if single && best.Nodes == s.nodes {
 		best.Nodes = 0
 	}

@@ -16,7 +16,7 @@ func (s *Settings) Keep(requests *journaletv1.ExclusiveRequests, had Pod, taken 
 		return nil, true
 	}
 	k := &keeping{s: s, free: s.topology.CPUs().Difference(s.reserved), own: cpuset.New()}
-	if s.of.GetStaticMemory() {
+	if s.managers.GetStaticMemory() {
 		k.memory = s.newMemory(taken)
 	}
 	for _, p := range taken {
@@ -48,7 +48,7 @@ func (k *keeping) container(r *journaletv1.ExclusiveRequest, had *journaletv1.Ex
 	*journaletv1.ExclusiveContainer, bool,
 ) {
 	c := &journaletv1.ExclusiveContainer{Container: r.GetContainer()}
-	if n := wholeCPUs(r); k.s.of.GetStaticCpus() && n > 0 {
+	if n := wholeCPUs(r); k.s.managers.GetStaticCpus() && n > 0 {
 		cpus := Parse(had.GetCpus())
 		if cpus.Size() != n || !cpus.IsSubsetOf(k.free.Difference(k.own)) {
 			return nil, false

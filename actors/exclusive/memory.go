@@ -27,10 +27,10 @@ type memoryState struct {
 
 // memoryOf is what a container has.
 type memoryOf struct {
-	of     *journaletv1.ExclusiveContainer
-	nodes  Mask
-	init   bool
-	memory []*journaletv1.HugePages
+	container *journaletv1.ExclusiveContainer
+	nodes     Mask
+	init      bool
+	memory    []*journaletv1.HugePages
 }
 
 // newMemory returns the memory that is left where pods have these.
@@ -62,7 +62,7 @@ func (s *Settings) newMemory(taken []Pod) *memoryState {
 }
 
 func (s *Settings) reservedMemory(node uint32, page int64) int64 {
-	for _, r := range s.of.GetReservedMemory() {
+	for _, r := range s.managers.GetReservedMemory() {
 		if r.GetNode() == node && r.GetPageBytes() == page {
 			return r.GetBytes()
 		}
@@ -216,7 +216,7 @@ func (m *memoryState) allocate(r *journaletv1.ExclusiveRequest, c *journaletv1.E
 	for _, id := range nodes.nodes() {
 		c.MemoryNodes = append(c.MemoryNodes, uint32(id))
 	}
-	has := &memoryOf{of: c, nodes: nodes, init: r.GetInit()}
+	has := &memoryOf{container: c, nodes: nodes, init: r.GetInit()}
 	again := m.reusable[nodes]
 	if again == nil {
 		again = map[int64]int64{}

@@ -23,7 +23,7 @@ const (
 
 // Settings are the settings of the resource managers, with what follows from them.
 type Settings struct {
-	of       *journaletv1.ResourceManagers
+	managers *journaletv1.ResourceManagers
 	topology *Topology
 	// nodes are all NUMA nodes.
 	nodes Mask
@@ -38,7 +38,7 @@ func NewSettings(managers *journaletv1.ResourceManagers) *Settings {
 	if !managers.GetStaticCpus() && !managers.GetStaticMemory() && !aligned {
 		return nil
 	}
-	s := &Settings{of: managers, topology: NewTopology(managers.GetTopology()),
+	s := &Settings{managers: managers, topology: NewTopology(managers.GetTopology()),
 		reserved: Parse(managers.GetReservedCpus())}
 	for _, n := range s.topology.nodes {
 		s.nodes |= MaskOf(n.GetId())
@@ -79,7 +79,7 @@ func Parse(list string) cpuset.CPUSet {
 // Shared returns the CPUs of all containers without exclusive CPUs, where pods have these; the empty set if CPUs are
 // not given out.
 func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
-	if s == nil || !s.of.GetStaticCpus() {
+	if s == nil || !s.managers.GetStaticCpus() {
 		return cpuset.New()
 	}
 	if left := s.Left(taken); !left.IsEmpty() {
@@ -93,7 +93,7 @@ func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
 // strict-cpu-reservation. It may be empty.
 func (s *Settings) Left(taken []Pod) cpuset.CPUSet {
 	left := s.topology.CPUs()
-	if s.of.GetCpuOptions().GetStrictReservation() {
+	if s.managers.GetCpuOptions().GetStrictReservation() {
 		left = left.Difference(s.reserved)
 	}
 	for _, p := range taken {
@@ -109,10 +109,10 @@ func (s *Settings) Allocatable() (cpus cpuset.CPUSet, memory []*journaletv1.Numa
 	if s == nil {
 		return cpus, nil
 	}
-	if s.of.GetStaticCpus() {
+	if s.managers.GetStaticCpus() {
 		cpus = s.topology.CPUs().Difference(s.reserved)
 	}
-	if !s.of.GetStaticMemory() {
+	if !s.managers.GetStaticMemory() {
 		return cpus, nil
 	}
 	m := s.newMemory(nil)

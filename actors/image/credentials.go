@@ -135,11 +135,11 @@ func ObjectID(namespace, name, uid string) string { return namespace + "/" + nam
 
 // ParseObjectID returns what ObjectID was given; ok is false for another text.
 func ParseObjectID(id string) (namespace, name, uid string, ok bool) {
-	of := strings.Split(id, "/")
-	if len(of) != 3 {
+	parts := strings.Split(id, "/")
+	if len(parts) != 3 {
 		return "", "", "", false
 	}
-	return of[0], of[1], of[2], true
+	return parts[0], parts[1], parts[2], true
 }
 
 // merge adds the credentials of one more pull. Once every pod may use an image, that stays so.

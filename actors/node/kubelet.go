@@ -246,8 +246,8 @@ func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit act
 	emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
 }
 
-// keptForOthers returns the reason to wait for what is kept for other pods than this one, and whose it is; "" if nothing
-// is kept that is free soon. Of pods that others end for, none waits for another one.
+// keptForOthers returns the reason to wait for what is kept for other pods, and whose it is; "" if nothing is kept that
+// is free soon. Of pods that others end for, none waits for another one.
 func (a *Actor) keptForOthers(uid string) (reason, whose string) {
 	for _, other := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
 		switch {

@@ -11,7 +11,7 @@ import (
 // What a pod is to get is reserved for it while the pods that it waits for end: others that are admitted meanwhile get
 // none of it. In the kubelet nothing comes between, since it waits for their end while it admits the pod.
 
-// reservationsExcept returns what is reserved for all other pods than this one: for pods that wait for others to end, in the order of
+// reservationsExcept returns what is reserved for other pods: for pods that wait for others to end, in the order of
 // their waiting, and for pods that had something before the journal began.
 func (a *Actor) reservationsExcept(uid string) []*journaletv1.Reservation {
 	var all []*journaletv1.Reservation

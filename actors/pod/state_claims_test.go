@@ -31,7 +31,7 @@ func TestContainersGetTheDevicesOfTheirRequests(t *testing.T) {
 	for _, c := range []struct {
 		claims []corev1.ResourceClaim
 		want   []string
-		of     int
+		number int
 	}{
 		{nil, nil, 0},
 		{[]corev1.ResourceClaim{{Name: "gpu"}}, []string{"g/c=1", "g/c=2", "g/c=3", "g/c=all"}, 1},
@@ -44,8 +44,8 @@ func TestContainersGetTheDevicesOfTheirRequests(t *testing.T) {
 		if got := a.claimDevices(spec); !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %q, want %q", c.claims, got, c.want)
 		}
-		if got := len(a.ClaimsOf(spec)); got != c.of {
-			t.Errorf("%v: %d claims, want %d", c.claims, got, c.of)
+		if got := len(a.ClaimsOf(spec)); got != c.number {
+			t.Errorf("%v: %d claims, want %d", c.claims, got, c.number)
 		}
 	}
 }

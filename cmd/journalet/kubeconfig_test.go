@@ -60,10 +60,10 @@ func TestUnusableKubeconfigEndsTheStart(t *testing.T) {
 func TestNodeThatIsRefusedRunsAndReportsWhy(t *testing.T) {
 	hour := time.Hour
 	for _, c := range []struct {
-		what, of    string
-		from, until time.Duration
-		code        int
-		want        string
+		what, subject string
+		from, until   time.Duration
+		code          int
+		want          string
 	}{
 		{"another node's", "another", -hour, hour, http.StatusForbidden,
 			"it is of another, this node is n1; set --hostname-override"},
@@ -79,7 +79,7 @@ func TestNodeThatIsRefusedRunsAndReportsWhy(t *testing.T) {
 			secured := httptest.NewTLSServer(server)
 			defer secured.Close()
 			cert, key := authority.Write(t, dir, authority.New(t).Sign(t, &x509.Certificate{
-				Subject:   pkix.Name{CommonName: "system:node:" + c.of, Organization: []string{"system:nodes"}},
+				Subject:   pkix.Name{CommonName: "system:node:" + c.subject, Organization: []string{"system:nodes"}},
 				NotBefore: time.Now().Add(c.from), NotAfter: time.Now().Add(c.until),
 			}))
 			kubeconfig, pods := filepath.Join(dir, "kubelet.conf"), filepath.Join(dir, "pods")

@@ -159,10 +159,10 @@ func TestLinesOfSeveralContainersAreNotMixed(t *testing.T) {
 	o := &logOutput{to: &out, lines: true}
 	a, b := o.outputOf("[a] "), o.outputOf("")
 	for _, piece := range []struct {
-		of   *containerOutput
-		text string
+		output *containerOutput
+		text   string
 	}{{a, "one\ntw"}, {b, "b1"}, {a, "o\nlast"}, {b, "\nb2\n"}} {
-		_, err := piece.of.Write([]byte(piece.text))
+		_, err := piece.output.Write([]byte(piece.text))
 		must.OK(t, err)
 	}
 	must.OK(t, a.end())

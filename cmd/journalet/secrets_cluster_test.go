@@ -253,11 +253,11 @@ func (n *secretClusterNode) sign() {
 			var csr certificatesv1.CertificateSigningRequest
 			if n.api.Change(csrs, "status", "", r.Name, &csr, func() {
 				block, _ := pem.Decode(csr.Spec.Request)
-				of, err := x509.ParseCertificateRequest(block.Bytes)
+				request, err := x509.ParseCertificateRequest(block.Bytes)
 				must.OK(n.t, err)
 				signed := n.clients.SignFor(n.t, &x509.Certificate{
-					Subject: of.Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-				}, of.PublicKey)
+					Subject: request.Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+				}, request.PublicKey)
 				csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
 			}) {
 				return true

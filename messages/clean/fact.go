@@ -36,15 +36,15 @@ func Fact(e *journaletv1.Event) *journaletv1.Event {
 		return e // the journal refuses it
 	}
 	p := plans()[kind.Message().FullName()]
-	of := func(e *journaletv1.Event) protoreflect.Message { return e.ProtoReflect().Get(kind).Message() }
+	body := func(e *journaletv1.Event) protoreflect.Message { return e.ProtoReflect().Get(kind).Message() }
 	see := pass{texts: maxFactBytes}
-	if p == nil || see.message(p, of(e)) && (see.sum < sumBytes || proto.Size(e) <= maxFactBytes) {
+	if p == nil || see.message(p, body(e)) && (see.sum < sumBytes || proto.Size(e) <= maxFactBytes) {
 		return e
 	}
 	e = proto.CloneOf(e)
 	for texts := maxFactBytes; ; texts = min(texts, 2*maxTextBytes) / 2 {
 		change := pass{texts: texts, write: true}
-		change.message(p, of(e))
+		change.message(p, body(e))
 		if proto.Size(e) <= maxFactBytes || texts <= leastTextBytes {
 			return e
 		}
@@ -246,19 +246,19 @@ func (b *builder) plan(md protoreflect.MessageDescriptor) *plan {
 	for i := range md.Fields().Len() {
 		f := field{fd: md.Fields().Get(i)}
 		f.isMap, f.isList = f.fd.IsMap(), f.fd.IsList()
-		of := f.fd
+		value := f.fd
 		if f.isMap {
-			of = f.fd.MapValue()
+			value = f.fd.MapValue()
 		}
-		if of.Message() != nil {
-			f.plan = b.plan(of.Message())
+		if value.Message() != nil {
+			f.plan = b.plan(value.Message())
 		}
 		f.said = slices.Contains(said, Name(f.fd))
 		known := false
 		if f.rule, known = b.declared[Name(f.fd)]; !known {
 			f.rule = rule{name, maxFactBytes} // of a decision, which is no fact
 		}
-		if f.plan != nil || of.Kind() == protoreflect.StringKind ||
+		if f.plan != nil || value.Kind() == protoreflect.StringKind ||
 			f.isMap && f.fd.MapKey().Kind() == protoreflect.StringKind {
 			p.fields = append(p.fields, f)
 		}

@@ -99,8 +99,8 @@ func FuzzFact(f *testing.F) {
 }
 
 func ruleOf(name string) rule {
-	of, field, _ := strings.Cut(name, ".")
-	for _, f := range plans()[protoreflect.FullName("journalet.v1."+of)].fields {
+	message, field, _ := strings.Cut(name, ".")
+	for _, f := range plans()[protoreflect.FullName("journalet.v1."+message)].fields {
 		if string(f.fd.Name()) == field {
 			return f.rule
 		}

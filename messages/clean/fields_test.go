@@ -54,14 +54,14 @@ func stringsOf(t testing.TB, f func(name string, fd protoreflect.FieldDescriptor
 		seen[md.FullName()] = true
 		for i := range md.Fields().Len() {
 			fd := md.Fields().Get(i)
-			of := fd
+			value := fd
 			if fd.IsMap() {
-				of = fd.MapValue()
+				value = fd.MapValue()
 			}
-			if of.Message() != nil {
-				walk(of.Message())
+			if value.Message() != nil {
+				walk(value.Message())
 			}
-			if k := of.Kind(); k == protoreflect.StringKind || k == protoreflect.BytesKind || fd.IsMap() {
+			if k := value.Kind(); k == protoreflect.StringKind || k == protoreflect.BytesKind || fd.IsMap() {
 				f(Name(fd), fd)
 			}
 		}
@@ -84,12 +84,12 @@ func TestEachStringOfAFactHasAClass(t *testing.T) {
 	there := map[string]bool{}
 	stringsOf(t, func(name string, fd protoreflect.FieldDescriptor) {
 		there[name] = true
-		of := fd
+		value := fd
 		if fd.IsMap() {
-			of = fd.MapValue()
+			value = fd.MapValue()
 		}
 		switch _, ok := declared[name]; {
-		case of.Kind() == protoreflect.BytesKind:
+		case value.Kind() == protoreflect.BytesKind:
 			t.Errorf("%s are bytes, which no class is for: bound them here", name)
 		case fd.IsMap() && fd.MapKey().Kind() != protoreflect.StringKind:
 		case !ok:

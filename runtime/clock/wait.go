@@ -114,20 +114,20 @@ func NewGroup(c Clock, limit int) Group {
 	}
 	g := &group{}
 	if limit > 0 {
-		g.of.SetLimit(limit)
+		g.goroutines.SetLimit(limit)
 	}
 	return g
 }
 
-type group struct{ of errgroup.Group }
+type group struct{ goroutines errgroup.Group }
 
 // Go implements Group.
 func (g *group) Go(f func()) {
-	g.of.Go(func() error {
+	g.goroutines.Go(func() error {
 		f()
 		return nil
 	})
 }
 
 // Wait implements Group.
-func (g *group) Wait() { _ = g.of.Wait() } // none fails
+func (g *group) Wait() { _ = g.goroutines.Wait() } // none fails

@@ -26,7 +26,7 @@ func (d *Driver) environment(
 	ctx context.Context, in containerInput, budget *expand.Budget,
 ) (envs []*runtimeapi.KeyValue, contents []string, err error) {
 	e := environment{
-		objectReader: objectReader{getter: d.opts.Objects, of: objects.OwnerOf(in.pod)},
+		objectReader: objectReader{getter: d.opts.Objects, owner: objects.OwnerOf(in.pod)},
 		volumes:      d.opts.Volumes, in: in, pod: d.downward(in), budget: budget, at: map[string]int{},
 		origin: map[string]string{},
 	}
@@ -151,13 +151,13 @@ func (e *environment) addFrom(ctx context.Context, from *corev1.EnvFromSource) e
 		if err != nil || m == nil {
 			return err
 		}
-		return addAll(e, from.Prefix, m.Data, "ConfigMap "+e.of.Namespace+"/"+from.ConfigMapRef.Name)
+		return addAll(e, from.Prefix, m.Data, "ConfigMap "+e.owner.Namespace+"/"+from.ConfigMapRef.Name)
 	case from.SecretRef != nil:
 		s, err := e.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
 		if err != nil || s == nil {
 			return err
 		}
-		return addAll(e, from.Prefix, s.Data, "Secret "+e.of.Namespace+"/"+from.SecretRef.Name)
+		return addAll(e, from.Prefix, s.Data, "Secret "+e.owner.Namespace+"/"+from.SecretRef.Name)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (e *environment) add(ctx context.Context, v *corev1.EnvVar) error {
 	case !found:
 		return nil
 	}
-	e.origin[v.Name] = originOf(v.ValueFrom, e.of.Namespace)
+	e.origin[v.Name] = originOf(v.ValueFrom, e.owner.Namespace)
 	return e.set(v.Name, value, nil) // what is read is literal
 }
 

@@ -20,7 +20,7 @@ import (
 // version of it. Its failures have the kubelet's words, and hold no value.
 type objectReader struct {
 	getter     objects.Getter
-	of         objects.Owner
+	owner      objects.Owner
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
 }
@@ -31,9 +31,9 @@ func (r *objectReader) configMap(ctx context.Context, name string, optional *boo
 		return m, nil
 	}
 	if r.getter == nil {
-		return nil, unavailable("configMap", r.of.Namespace, name)
+		return nil, unavailable("configMap", r.owner.Namespace, name)
 	}
-	m, err := r.getter.ConfigMap(ctx, r.of, name)
+	m, err := r.getter.ConfigMap(ctx, r.owner, name)
 	if err != nil {
 		return nil, missing(ctx, err, optional)
 	}
@@ -50,9 +50,9 @@ func (r *objectReader) secret(ctx context.Context, name string, optional *bool) 
 		return s, nil
 	}
 	if r.getter == nil {
-		return nil, unavailable("secret", r.of.Namespace, name)
+		return nil, unavailable("secret", r.owner.Namespace, name)
 	}
-	s, err := r.getter.Secret(ctx, r.of, name)
+	s, err := r.getter.Secret(ctx, r.owner, name)
 	if err != nil {
 		return nil, missing(ctx, err, optional)
 	}
@@ -106,7 +106,7 @@ func (r *objectReader) missingKey(kind, name, key string, fine bool) error {
 		return nil
 	}
 	return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
-		fmt.Sprintf("couldn't find key %s in %s %s/%s", key, kind, r.of.Namespace, name))
+		fmt.Sprintf("couldn't find key %s in %s %s/%s", key, kind, r.owner.Namespace, name))
 }
 
 // envFile is the file that was read last: the variables of a container mostly come from one.

@@ -38,8 +38,8 @@ func (c *call) pullRequest(
 	}
 	// A pull is no call of the pod's, so the pod is read as in one. Errors of the runtime may repeat its manifest.
 	var pod *corev1.Pod
-	err := c.ReadAs(pull.GetPod().GetUid(), func(of *calls.Call) (err error) {
-		pod, err = of.AllocatedPod(ctx, pull.GetPod())
+	err := c.ReadAs(pull.GetPod().GetUid(), func(call *calls.Call) (err error) {
+		pod, err = call.AllocatedPod(ctx, pull.GetPod())
 		return err
 	})
 	if err != nil {

@@ -22,8 +22,8 @@ type podsByName map[types.NamespacedName][]string
 // or of a kubelet. The node keeps the names of all later ones apart.
 type earlierPods struct{ found atomic.Pointer[podsByName] }
 
-// of returns the UIDs of the earlier pods with a name.
-func (e *earlierPods) of(ctx context.Context, c *call, name types.NamespacedName) ([]string, error) {
+// uidsOf returns the UIDs of the earlier pods with a name.
+func (e *earlierPods) uidsOf(ctx context.Context, c *call, name types.NamespacedName) ([]string, error) {
 	if found := e.found.Load(); found != nil {
 		return (*found)[name], nil
 	}
@@ -51,7 +51,7 @@ func (c *call) checkName(ctx context.Context, pod *corev1.Pod) error {
 	if !manifest.IsStatic(pod) {
 		return nil
 	}
-	uids, err := c.earlier.of(ctx, c, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	uids, err := c.earlier.uidsOf(ctx, c, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	if err != nil {
 		return err
 	}

@@ -77,18 +77,18 @@ func TestClaimThatThePodMayNotUseIsRefused(t *testing.T) {
 	another.Name = "y"
 	for want, c := range map[string]struct {
 		claim  *resourcev1.ResourceClaim
-		of     corev1.PodResourceClaim
+		source corev1.PodResourceClaim
 		status string
 	}{
-		"fetch ResourceClaim x: ":                   {of: named("a", "x")},
-		"not allowed to use ResourceClaim x":        {claim: reserved("x", "another", gpu), of: named("a", "x")},
-		"ResourceClaim x: not allocated":            {claim: unallocated, of: named("a", "x")},
-		"another ResourceClaim than x":              {claim: another, of: named("a", "x")},
-		"ResourceClaim not created yet":             {of: created("a")},
-		"was not created for Pod d/web (Pod is not": {claim: reserved("x", "u", gpu), of: created("a"), status: "x"},
-		"none of the supported fields are set":      {of: corev1.PodResourceClaim{Name: "a"}},
+		"fetch ResourceClaim x: ":                   {source: named("a", "x")},
+		"not allowed to use ResourceClaim x":        {claim: reserved("x", "another", gpu), source: named("a", "x")},
+		"ResourceClaim x: not allocated":            {claim: unallocated, source: named("a", "x")},
+		"another ResourceClaim than x":              {claim: another, source: named("a", "x")},
+		"ResourceClaim not created yet":             {source: created("a")},
+		"was not created for Pod d/web (Pod is not": {claim: reserved("x", "u", gpu), source: created("a"), status: "x"},
+		"none of the supported fields are set":      {source: corev1.PodResourceClaim{Name: "a"}},
 	} {
-		pod := claimingPod(c.of)
+		pod := claimingPod(c.source)
 		live := pod.DeepCopy()
 		if c.status != "" {
 			live.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "a", ResourceClaimName: &c.status}}

@@ -162,7 +162,7 @@ func New(o Options) *Host {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{opts: o, createdAt: time.Now(), members: map[messages.Ref]*member{}}
-	h.retries = retries{pause: retryPause, of: map[messages.Ref]*retrying{}, wake: make(chan struct{}, 1)}
+	h.retries = retries{pause: retryPause, actors: map[messages.Ref]*retrying{}, wake: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }

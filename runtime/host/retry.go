@@ -29,7 +29,7 @@ type retries struct {
 	pause func(failures int) time.Duration
 
 	mu      sync.Mutex
-	of      map[messages.Ref]*retrying
+	actors  map[messages.Ref]*retrying
 	running bool
 	wake    chan struct{}
 }
@@ -46,10 +46,10 @@ func (h *Host) retry(ref messages.Ref) {
 	r := &h.retries
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of[ref] == nil {
-		r.of[ref] = new(retrying)
+	if r.actors[ref] == nil {
+		r.actors[ref] = new(retrying)
 	}
-	r.of[ref].waits = true
+	r.actors[ref].waits = true
 	if !r.running {
 		r.running = true
 		h.repairs.Go(h.retryAll)
@@ -64,7 +64,7 @@ func (h *Host) retry(ref messages.Ref) {
 func (r *retries) next() (next messages.Ref, wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ref, at := range r.of {
+	for ref, at := range r.actors {
 		if left := time.Until(at.last.Add(r.pause(at.failures))); at.waits && (!ok || left < wait) {
 			next, wait, ok = ref, left, true
 		}
@@ -92,20 +92,20 @@ func (h *Host) retryAll() {
 			continue
 		}
 		r.mu.Lock()
-		r.of[ref].waits = false
+		r.actors[ref].waits = false
 		r.mu.Unlock()
 		err := h.LiftQuarantine(ref, false)
 		r.mu.Lock()
 		switch {
 		case err == nil || errors.Is(err, ErrNotQuarantined) || errors.Is(err, ErrNoActor):
-			if !r.of[ref].waits {
-				delete(r.of, ref)
+			if !r.actors[ref].waits {
+				delete(r.actors, ref)
 			}
 		default:
-			r.of[ref].failures++
-			r.of[ref].last = time.Now()
+			r.actors[ref].failures++
+			r.actors[ref].last = time.Now()
 			h.opts.Log.Warn("an actor stays quarantined", "actor", ref.String(), "err", firstLine(err.Error()),
-				"retries", r.of[ref].failures)
+				"retries", r.actors[ref].failures)
 		}
 		r.mu.Unlock()
 	}

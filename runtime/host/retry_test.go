@@ -46,8 +46,8 @@ func TestPatchesOfAQuarantinedPodBecomeOneRetry(t *testing.T) {
 	}
 	h.retries.mu.Lock()
 	defer h.retries.mu.Unlock()
-	if retried != 1 || len(h.retries.of) != 1 || !h.retries.of[messages.Pod("a")].waits {
-		t.Errorf("retried %d times; %v", retried, h.retries.of)
+	if retried != 1 || len(h.retries.actors) != 1 || !h.retries.actors[messages.Pod("a")].waits {
+		t.Errorf("retried %d times; %v", retried, h.retries.actors)
 	}
 }
 

@@ -28,9 +28,9 @@ const (
 // pulls returns the content of the files of image pulls, by path below the root directory.
 func (g *Given) pulls() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	add := func(dir, of string, record any) error {
+	add := func(dir, image string, record any) error {
 		data, err := json.Marshal(record)
-		files[filepath.Join(dir, recordName(of))] = data
+		files[filepath.Join(dir, recordName(image))] = data
 		return err
 	}
 	var errs error
@@ -49,8 +49,8 @@ func (g *Given) pulls() (map[string][]byte, error) {
 const recordPrefix = "sha256-"
 
 // recordName returns the name of the file of an image.
-func recordName(of string) string {
-	return fmt.Sprintf("%s%x", recordPrefix, sha256.Sum256([]byte(of)))
+func recordName(image string) string {
+	return fmt.Sprintf("%s%x", recordPrefix, sha256.Sum256([]byte(image)))
 }
 
 func recordType(kind string) metav1.TypeMeta {

@@ -26,7 +26,7 @@ import (
 // fakePeriods are the periods of a test.
 type fakePeriods struct {
 	mu       sync.Mutex
-	of       map[string]time.Duration
+	byDriver map[string]time.Duration
 	changed  chan struct{}
 	followed chan struct{} // closed when they are followed
 }
@@ -40,7 +40,7 @@ func (p *fakePeriods) Run(ctx context.Context) error {
 func (p *fakePeriods) Of(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of[name]
+	return p.byDriver[name]
 }
 
 func (p *fakePeriods) Changed() <-chan struct{} { return p.changed }
@@ -48,7 +48,7 @@ func (p *fakePeriods) Changed() <-chan struct{} { return p.changed }
 func (p *fakePeriods) set(name string, period time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.of[name] = period
+	p.byDriver[name] = period
 	signal(p.changed)
 }
 
@@ -67,7 +67,7 @@ func newCounting(t *testing.T) *counting {
 	t.Helper()
 	c := &counting{t: t, clock: clock.NewManual(time.Unix(1e9, 0)), counts: make(chan int32, 16),
 		periods: &fakePeriods{
-			of: map[string]time.Duration{}, changed: make(chan struct{}, 1), followed: make(chan struct{}),
+			byDriver: map[string]time.Duration{}, changed: make(chan struct{}, 1), followed: make(chan struct{}),
 		}}
 	c.Drivers = NewDrivers(DriverOptions{
 		NewConn: newConn, Clock: c.clock, Periods: c.periods,

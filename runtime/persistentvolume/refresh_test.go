@@ -188,8 +188,8 @@ func TestATokenIsRenewedBeforeItExpires(t *testing.T) {
 		t.Errorf("%d publications", len(got))
 	}
 	must.OK(t, r.tearDown("p1"))
-	if len(r.Volumes.tokens.of) > 0 {
-		t.Errorf("tokens are left: %v", r.Volumes.tokens.of)
+	if len(r.Volumes.tokens.byPod) > 0 {
+		t.Errorf("tokens are left: %v", r.Volumes.tokens.byPod)
 	}
 }
 

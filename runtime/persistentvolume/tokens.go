@@ -21,8 +21,8 @@ const (
 // tokens are the tokens of pods whose volumes are published again and again: each token is used for most of its
 // lifetime, instead of one for each publication. They are in memory only, and are dropped with their pod.
 type tokens struct {
-	mu sync.Mutex
-	of map[string]map[tokenKind]token // by the UID of the pod
+	mu    sync.Mutex
+	byPod map[string]map[tokenKind]token // by the UID of the pod
 }
 
 // tokenKind is what distinguishes the tokens of a pod.
@@ -45,7 +45,7 @@ func (s *setUp) token(ctx context.Context, r storagev1.TokenRequest) (authentica
 	}
 	now := s.opts.Clock.Now()
 	s.tokens.mu.Lock()
-	kept := s.tokens.of[uid][kind]
+	kept := s.tokens.byPod[uid][kind]
 	s.tokens.mu.Unlock()
 	if now.Before(kept.until) {
 		return kept.status, nil
@@ -56,10 +56,10 @@ func (s *setUp) token(ctx context.Context, r storagev1.TokenRequest) (authentica
 	}
 	s.tokens.mu.Lock()
 	defer s.tokens.mu.Unlock()
-	if s.tokens.of[uid] == nil {
-		s.tokens.of[uid] = map[tokenKind]token{}
+	if s.tokens.byPod[uid] == nil {
+		s.tokens.byPod[uid] = map[tokenKind]token{}
 	}
-	s.tokens.of[uid][kind] = token{status, now.Add(usedFor(now, status, r))}
+	s.tokens.byPod[uid][kind] = token{status, now.Add(usedFor(now, status, r))}
 	return status, nil
 }
 
@@ -78,5 +78,5 @@ func usedFor(now time.Time, status authenticationv1.TokenRequestStatus, r storag
 func (t *tokens) forget(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.of, uid)
+	delete(t.byPod, uid)
 }

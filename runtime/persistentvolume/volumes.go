@@ -112,7 +112,7 @@ func New(o Options) (*Volumes, error) {
 	}
 	v := &Volumes{
 		opts: o, locks: locks{clock: o.Clock, held: map[key]*lock{}}, pods: map[string]map[string]*record{},
-		waiting: map[string]map[key]bool{}, tokens: tokens{of: map[string]map[tokenKind]token{}},
+		waiting: map[string]map[key]bool{}, tokens: tokens{byPod: map[string]map[tokenKind]token{}},
 		changed: clock.NewBell(o.Clock), rounds: map[string]bool{}, stale: map[string]map[string]bool{},
 		attempts: map[key]attempts{}, left: map[key]bool{}, leaves: clock.NewBell(o.Clock),
 	}

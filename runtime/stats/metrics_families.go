@@ -369,14 +369,14 @@ func processFamilies() []family[measured] {
 func pressureFamilies() []family[measured] {
 	var all []family[measured]
 	for _, r := range []struct {
-		name string
-		of   func(*usage.Pressure) *usage.Stall
+		name  string
+		stall func(*usage.Pressure) *usage.Stall
 	}{
 		{"cpu", func(p *usage.Pressure) *usage.Stall { return p.CPU }},
 		{"memory", func(p *usage.Pressure) *usage.Stall { return p.Memory }},
 		{"io", func(p *usage.Pressure) *usage.Stall { return p.IO }},
 	} {
-		name, stall := r.name, r.of
+		name, stall := r.name, r.stall
 		total := func(share func(*usage.Stall) usage.Share) func(measured, func(float64, ...string)) {
 			return one(func(m measured) (float64, bool) {
 				if m.used == nil || stall(&m.used.Pressure) == nil {

@@ -37,17 +37,17 @@ func checkComments(t *tree) {
 
 // topName is a declared name with its comment.
 type topName struct {
-	id    *ast.Ident
-	doc   *ast.CommentGroup
-	group bool // in a group, whose comment speaks for it
-	of    *ast.Ident
-	typ   bool
+	id       *ast.Ident
+	doc      *ast.CommentGroup
+	group    bool // in a group, whose comment speaks for it
+	receiver *ast.Ident
+	typ      bool
 }
 
 func topNames(d ast.Decl) []topName {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		return []topName{{id: d.Name, doc: d.Doc, of: receiver(d)}}
+		return []topName{{id: d.Name, doc: d.Doc, receiver: receiver(d)}}
 	case *ast.GenDecl:
 		var out []topName
 		for _, spec := range d.Specs {
@@ -98,11 +98,12 @@ func (n topName) complain(f *file, known map[string]bool) string {
 	if len(words) > 0 {
 		first = strings.TrimRight(words[0], ".,:;'")
 	}
-	exported := n.id.IsExported() && !f.test && (n.of == nil || n.of.IsExported()) && path.Base(f.dir()) != "main"
+	exported := n.id.IsExported() && !f.test && (n.receiver == nil || n.receiver.IsExported()) &&
+		path.Base(f.dir()) != "main"
 	switch {
 	case first == name || n.group:
 		return ""
-	case exported && first == "" && n.of == nil:
+	case exported && first == "" && n.receiver == nil:
 		return name + " is exported and has no comment"
 	case exported && first != "":
 		return "the comment of " + name + " begins with " + words[0] + ": begin with the name"

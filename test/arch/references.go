@@ -128,8 +128,8 @@ func (ix *index) addGo(f *file) {
 	for _, d := range f.ast.Decls {
 		for _, n := range topNames(d) {
 			declare(f.ast.Name.Name, n.id.Name) // host.Stored is said for a method too
-			if n.of != nil {
-				declare(n.of.Name, n.id.Name)
+			if n.receiver != nil {
+				declare(n.receiver.Name, n.id.Name)
 			}
 		}
 	}

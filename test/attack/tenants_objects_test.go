@@ -132,7 +132,7 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 				must.OK(t, err)
 				answered := g.world.relists("pods", 3, func(w http.ResponseWriter, _ *http.Request) {
 					var honest corev1.PodList
-					g.must(http.MethodGet, of(g.ns.others, "pods"), nil, &honest)
+					g.must(http.MethodGet, pathOf(g.ns.others, "pods"), nil, &honest)
 					kind, body := all[what](honest.ResourceVersion, honest.Items)
 					w.Header().Set("Content-Type", kind)
 					_, _ = w.Write(body) // all, or the agent has left
@@ -182,7 +182,7 @@ func realServices(g *target) {
 		for port := range 10_000 {
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", port), Port: int32(port + 1)})
 		}
-		g.must(http.MethodPost, of(g.ns.mine, "services"), s, nil)
+		g.must(http.MethodPost, pathOf(g.ns.mine, "services"), s, nil)
 	})
 	g.leftOut()
 }

@@ -87,7 +87,7 @@ func TestListsOfLargeObjects(t *testing.T) {
 				g.create(g.ns.mine, p)
 			})
 			each(shorter(270, 30), func(i int) {
-				g.must(http.MethodPost, of(g.ns.mine, "services"), &corev1.Service{
+				g.must(http.MethodPost, pathOf(g.ns.mine, "services"), &corev1.Service{
 					ObjectMeta: metav1.ObjectMeta{
 						Name: fmt.Sprintf("s-%d", i), Annotations: map[string]string{"a": strings.Repeat("x", 250<<10)},
 					},
@@ -121,7 +121,7 @@ func TestPodsOfEveryField(t *testing.T) {
 				p := pods[field]
 				p.Name, p.Namespace, p.Spec.NodeName = fmt.Sprintf("field-%d-%s", i, g.Node), g.ns.mine, g.Node
 				p.Annotations = map[string]string{"field": field}
-				if _, err := g.send(http.MethodPost, of(g.ns.mine, "pods"), p, nil); err == nil {
+				if _, err := g.send(http.MethodPost, pathOf(g.ns.mine, "pods"), p, nil); err == nil {
 					taken++
 				}
 			}
@@ -133,7 +133,7 @@ func TestPodsOfEveryField(t *testing.T) {
 		restart: true,
 		check: func(g *target) {
 			var list corev1.PodList
-			g.must(http.MethodGet, of(g.ns.mine, "pods"), nil, &list)
+			g.must(http.MethodGet, pathOf(g.ns.mine, "pods"), nil, &list)
 			for i := range list.Items {
 				if p := &list.Items[i]; strings.Contains(p.Status.Message, defect.Remedy) {
 					g.Errorf("%s: %s", p.Annotations["field"], p.Status.Message)
@@ -215,7 +215,7 @@ func TestLargeConfigMaps(t *testing.T) {
 			const pods = 30
 			each(pods, func(i int) {
 				name := fmt.Sprintf("config-%d", i)
-				g.must(http.MethodPost, of(g.ns.mine, "configmaps"), &corev1.ConfigMap{
+				g.must(http.MethodPost, pathOf(g.ns.mine, "configmaps"), &corev1.ConfigMap{
 					ObjectMeta: metav1.ObjectMeta{Name: name},
 					Data:       map[string]string{"k": strings.Repeat(fmt.Sprintf("%07d\n", i), 1<<20/8-64)},
 				}, nil)

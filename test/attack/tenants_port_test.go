@@ -130,7 +130,7 @@ func (w *world) flood(ctx context.Context, token string) {
 // token returns a token of an account that may use the port.
 func (g *target) token(name string) string {
 	g.Helper()
-	account := of(g.ns.others, "serviceaccounts")
+	account := pathOf(g.ns.others, "serviceaccounts")
 	g.must(http.MethodPost, account, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil)
 	if *realAPI != "" {
 		g.must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", map[string]any{

@@ -99,7 +99,7 @@ func (g *target) send(method, path string, body, answer any) (int, error) {
 	if method == http.MethodPatch {
 		request.Header.Set("Content-Type", "application/merge-patch+json")
 	}
-	if *realAPI != "" && strings.HasPrefix(path, of(g.ns.mine, "")) { // what an administrator may, no tenant may
+	if *realAPI != "" && strings.HasPrefix(path, pathOf(g.ns.mine, "")) { // what an administrator may, no tenant may
 		request.Header.Set("Impersonate-User", g.ns.mine)
 		request.Header.Set("Impersonate-Group", "system:authenticated")
 	}
@@ -127,14 +127,16 @@ func (g *target) must(method, path string, body, answer any) {
 	}
 }
 
-// of is the path of a resource in a namespace, and of an object of it.
-func of(namespace, resource string, name ...string) string {
+// pathOf returns the path of a resource in a namespace, and of an object of it.
+func pathOf(namespace, resource string, name ...string) string {
 	return "/api/v1/namespaces/" + namespace + "/" + strings.Join(append([]string{resource}, name...), "/")
 }
 
 // pod is the path of a pod. Its name ends with the node's name, like the name of a static pod, so that node.Agent finds
 // what is left of the pod.
-func (g *target) pod(namespace, name string) string { return of(namespace, "pods", name+"-"+g.Node) }
+func (g *target) pod(namespace, name string) string {
+	return pathOf(namespace, "pods", name+"-"+g.Node)
+}
 
 // create creates a pod that is bound to the node.
 func (g *target) create(namespace string, p *corev1.Pod) {
@@ -142,7 +144,7 @@ func (g *target) create(namespace string, p *corev1.Pod) {
 	p = p.DeepCopy()
 	p.Name += "-" + g.Node
 	p.Namespace, p.Spec.NodeName, p.Spec.AutomountServiceAccountToken = namespace, g.Node, new(bool)
-	g.must(http.MethodPost, of(namespace, "pods"), p, nil)
+	g.must(http.MethodPost, pathOf(namespace, "pods"), p, nil)
 }
 
 // remove deletes a pod, with no grace by force.
@@ -200,7 +202,7 @@ func (g *target) emptyNamespaces() {
 		var errs error
 		for _, name := range []string{g.ns.mine, g.ns.others} {
 			var list metav1.PartialObjectMetadataList
-			if _, err := g.send(http.MethodGet, of(name, "pods"), nil, &list); err != nil {
+			if _, err := g.send(http.MethodGet, pathOf(name, "pods"), nil, &list); err != nil {
 				return err
 			}
 			for _, p := range list.Items {

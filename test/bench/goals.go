@@ -45,7 +45,7 @@ type row struct {
 	least bool
 }
 
-func (r row) of(b *block, agent string) (float64, bool) {
+func (r row) valueOf(b *block, agent string) (float64, bool) {
 	if r.value != nil {
 		return r.value(b, agent)
 	}
@@ -132,14 +132,14 @@ func caused(b *block, agent string) (float64, bool) {
 
 func timesFloor(factor float64) goal {
 	return func(b *block, r row) (float64, string, bool) {
-		floor, ok := r.of(b, floorName)
+		floor, ok := r.valueOf(b, floorName)
 		return factor * floor, fmt.Sprintf("%g × floor", factor), ok
 	}
 }
 
 func beyondFloor(more float64) goal {
 	return func(b *block, r row) (float64, string, bool) {
-		floor, ok := r.of(b, floorName)
+		floor, ok := r.valueOf(b, floorName)
 		return floor + more, fmt.Sprintf("floor + %g", more), ok
 	}
 }

@@ -89,7 +89,7 @@ func bothOf(a, b goal) goal {
 // ofKubelets is a share of the kubelet's value.
 func ofKubelets(share float64) goal {
 	return func(b *block, r row) (float64, string, bool) {
-		kubelet, ok := r.of(b, kubeletName)
+		kubelet, ok := r.valueOf(b, kubeletName)
 		return share * kubelet, fmt.Sprintf("%g × kubelet", share), ok
 	}
 }

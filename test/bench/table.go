@@ -45,7 +45,7 @@ func runsOf(b *block) string {
 
 // line returns the cells of a row, nil if our agent has no value for it.
 func (r row) line(b *block, ours string, others []string) []string {
-	mine, ok := r.of(b, ours)
+	mine, ok := r.valueOf(b, ours)
 	if !ok {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (r row) line(b *block, ours string, others []string) []string {
 }
 
 func (r row) cell(b *block, agent string) string {
-	x, ok := r.of(b, agent)
+	x, ok := r.valueOf(b, agent)
 	if !ok {
 		return ""
 	}
@@ -94,7 +94,7 @@ func (r row) cell(b *block, agent string) string {
 
 // over returns our value divided by another agent's, "" if that has none or it is 0.
 func over(mine float64, r row, b *block, agent string) string {
-	x, ok := r.of(b, agent)
+	x, ok := r.valueOf(b, agent)
 	if !ok || x <= 0 || mine < 0 {
 		return ""
 	}
@@ -154,8 +154,8 @@ func writeSyncTable(w io.Writer, blocks []*block) {
 				{label: "agent CPU, s", figure: "agent_cpu_s"}, {label: "syncs of the journal's disk", figure: "syncs"},
 			} {
 				r.scenario, r.spread = "burst_start_s", true
-				always, ok := r.of(b, syncAlways+" "+disk)
-				interval, ok2 := r.of(b, syncInterval+" "+disk)
+				always, ok := r.valueOf(b, syncAlways+" "+disk)
+				interval, ok2 := r.valueOf(b, syncInterval+" "+disk)
 				if !ok || !ok2 {
 					continue
 				}

@@ -144,7 +144,7 @@ func (a *agent) explain(now, before census, l labPlaces) {
 	}
 	const last = 12
 	containerd, _ := os.ReadFile(l.log) // what is left is logged all the same
-	logs := []struct{ of, text string }{{"containerd", string(containerd)}, {"journalet", a.logged()}}
+	logs := []struct{ program, text string }{{"containerd", string(containerd)}, {"journalet", a.logged()}}
 	for _, kind := range slices.Sorted(maps.Keys(now)) {
 		for _, name := range now[kind] {
 			if slices.Contains(before[kind], name) {
@@ -162,7 +162,7 @@ func (a *agent) explain(now, before census, l labPlaces) {
 						lines = append(lines, line)
 					}
 				}
-				a.T.Logf("%s:\n%s", log.of, strings.Join(lines[max(0, len(lines)-last):], ""))
+				a.T.Logf("%s:\n%s", log.program, strings.Join(lines[max(0, len(lines)-last):], ""))
 			}
 		}
 	}

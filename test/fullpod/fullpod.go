@@ -24,12 +24,12 @@ func Each(base *corev1.Pod) iter.Seq2[string, *corev1.Pod] {
 				return &p.Spec.Volumes[0].VolumeSource
 			},
 		} {
-			of := reflect.TypeOf(part(base.DeepCopy())).Elem()
-			for i := range of.NumField() {
+			structure := reflect.TypeOf(part(base.DeepCopy())).Elem()
+			for i := range structure.NumField() {
 				p := base.DeepCopy()
 				fill(reflect.ValueOf(part(p)).Elem().Field(i))
 				p.Spec.NodeName = base.Spec.NodeName
-				if !yield(of.Name()+"."+of.Field(i).Name, p) {
+				if !yield(structure.Name()+"."+structure.Field(i).Name, p) {
 					return
 				}
 			}

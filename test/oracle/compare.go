@@ -41,7 +41,7 @@ func (c comparer) do(t *testCase) {
 		if r := recover(); r != nil {
 			first, _, _ := strings.Cut(fmt.Sprint(r), "\n")
 			t.tally.add("the comparison fails",
-				difference{of: t.name, shows: t.text, ours: first, theirs: string(debug.Stack())})
+				difference{subject: t.name, shows: t.text, ours: first, theirs: string(debug.Stack())})
 		}
 	}()
 	c.compare(t)
@@ -51,14 +51,14 @@ func (c comparer) do(t *testCase) {
 func (c *testCase) differs(key string, ours, theirs any) {
 	o, t := fmt.Sprint(ours), fmt.Sprint(theirs)
 	if o != t {
-		c.tally.add(key, difference{of: c.name, shows: c.text, ours: o, theirs: t})
+		c.tally.add(key, difference{subject: c.name, shows: c.text, ours: o, theirs: t})
 	}
 }
 
 // count adds to a number of the summary, such as "rejected".
 func (c *testCase) count(what string) { c.tally.counts[what]++ }
 
-type difference struct{ of, shows, ours, theirs string }
+type difference struct{ subject, shows, ours, theirs string }
 
 // tally collects the differences that a comparer found.
 type tally struct {
@@ -113,7 +113,7 @@ func (t *tally) unknown(c comparer, known map[string]meant) []string {
 		}
 		d := t.shortest(c, key)
 		out = append(out, fmt.Sprintf("%s: %s (%d times)\n  ours:    %s\n  kubelet: %s\n  case %s:\n%s", t.comparer, key,
-			t.counts["! "+key], indent(d.ours), indent(d.theirs), d.of, indent("    "+d.shows)))
+			t.counts["! "+key], indent(d.ours), indent(d.theirs), d.subject, indent("    "+d.shows)))
 	}
 	return out
 }

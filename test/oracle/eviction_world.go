@@ -16,7 +16,7 @@ import (
 
 // evictionWorld is the node of one side.
 type evictionWorld struct {
-	of     *evictionCase
+	test   *evictionCase
 	step   *evictionStep
 	active []*corev1.Pod
 	// dead and images are bytes that nothing needs. reclaimed is set once some of them were removed.
@@ -25,7 +25,7 @@ type evictionWorld struct {
 }
 
 func (k *evictionCase) world() *evictionWorld {
-	w := &evictionWorld{of: k, step: &evictionStep{}, dead: k.DeadBytes, images: k.ImageBytes}
+	w := &evictionWorld{test: k, step: &evictionStep{}, dead: k.DeadBytes, images: k.ImageBytes}
 	for i := range k.Pods {
 		w.active = append(w.active, &k.Pods[i])
 	}
@@ -33,7 +33,7 @@ func (k *evictionCase) world() *evictionWorld {
 }
 
 // Layout implements node.Pressured, as do the methods below.
-func (w *evictionWorld) Layout() string { return w.of.options().Layout }
+func (w *evictionWorld) Layout() string { return w.test.options().Layout }
 
 // Active returns the pods that have not ended.
 func (w *evictionWorld) Active() []*corev1.Pod { return slices.Clone(w.active) }

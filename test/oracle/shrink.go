@@ -23,7 +23,7 @@ func shrink(c comparer, key string, d difference) difference {
 			return false
 		}
 		t := newTally(c)
-		c.do(&testCase{name: d.of, text: string(data), tally: t})
+		c.do(&testCase{name: d.subject, text: string(data), tally: t})
 		if len(t.found[key]) == 0 || others > 0 && len(t.found) > others {
 			return false // it no longer occurs, or others occur, which would distract
 		}

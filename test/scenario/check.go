@@ -46,7 +46,7 @@ func (g *engine) unsatisfied() error {
 	}
 	desired := g.desired(report)
 	for _, uid := range g.names.uids {
-		a, name := g.pod(uid), g.names.of(uid)
+		a, name := g.pod(uid), g.names.aliasOf(uid)
 		switch {
 		case desired[uid] == nil && a != nil && g.keptOut(uid):
 		case desired[uid] == nil && a != nil:
@@ -68,7 +68,7 @@ func (g *engine) unsatisfied() error {
 
 // keptOut reports whether a manifest with a problem has the name of what the world has of a pod.
 func (g *engine) keptOut(uid string) bool {
-	o := g.world.of(uid)
+	o := g.world.objectsOf(uid)
 	for _, name := range allSources {
 		for _, f := range g.source(name).GetFiles() {
 			if slices.ContainsFunc(f.GetProblems(), func(p *journaletv1.ManifestProblem) bool {
@@ -143,7 +143,7 @@ func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)
 
 // checkObjects compares a pod's objects in the runtime with its desired state.
 func (g *engine) checkObjects(uid string, desired bool, report func(string, ...any)) {
-	o, name := g.world.of(uid), g.names.of(uid)
+	o, name := g.world.objectsOf(uid), g.names.aliasOf(uid)
 	if !desired && len(o.sandboxes)+len(o.containers) > 0 && !g.keptOut(uid) {
 		report("pod/%s left %d sandboxes and %d containers on the node", name, len(o.sandboxes), len(o.containers))
 	}
@@ -192,7 +192,7 @@ func (g *engine) summary() string {
 	var out []string
 	for _, uid := range g.names.uids {
 		if a := g.pod(uid); a != nil {
-			out = append(out, g.names.of(uid)+" "+statusLine(a.View(pod.Node{RuntimeName: "fake"})))
+			out = append(out, g.names.aliasOf(uid)+" "+statusLine(a.View(pod.Node{RuntimeName: "fake"})))
 		}
 	}
 	return strings.Join(out, "\n")
@@ -234,7 +234,7 @@ func (g *engine) desired(report func(format string, args ...any)) map[string]*jo
 			case p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID:
 				waiting[uid] = name
 			case all[uid] != nil:
-				report("two sources have added pod/%s", g.names.of(uid))
+				report("two sources have added pod/%s", g.names.aliasOf(uid))
 			default:
 				all[uid] = p
 			}
@@ -242,7 +242,7 @@ func (g *engine) desired(report func(format string, args ...any)) map[string]*jo
 	}
 	for uid, name := range waiting {
 		if all[uid] == nil {
-			report("pod/%s waits for its UID, which only source/%s requested", g.names.of(uid), name)
+			report("pod/%s waits for its UID, which only source/%s requested", g.names.aliasOf(uid), name)
 		}
 	}
 	return all
@@ -308,7 +308,7 @@ func (g *engine) repeatObservations() error {
 			}
 			if after := f.core.Records()[before+1:]; len(after) > 0 {
 				decisions := strings.Join(g.names.lines(after[0]), "; ")
-				return fmt.Errorf("a %s observation of pod/%s led to decisions: %s", what, g.names.of(uid), decisions)
+				return fmt.Errorf("a %s observation of pod/%s led to decisions: %s", what, g.names.aliasOf(uid), decisions)
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (s *Scenario) failClaims(d *datadriven.TestData, c *journaletv1.Call) error
 	stage := journaletv1.ClaimStage(journaletv1.ClaimStage_value["CLAIM_STAGE_"+strings.ToUpper(arg(d, "stage", ""))])
 	for _, claim := range append(r.GetPrepareClaims().GetClaims(), r.GetUnprepareClaims().GetClaims()...) {
 		if stage == journaletv1.ClaimStage_CLAIM_STAGE_PREPARING {
-			s.g.world.of(r.GetPodUid()).claims[claim.GetUid()] = "half"
+			s.g.world.objectsOf(r.GetPodUid()).claims[claim.GetUid()] = "half"
 		}
 		out.ClaimOutcomes = append(out.ClaimOutcomes, &journaletv1.ClaimOutcome{
 			Uid: claim.GetUid(), Stage: stage, Message: out.GetMessage(),

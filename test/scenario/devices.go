@@ -127,14 +127,14 @@ func (n *names) devices(e *journaletv1.Event) string {
 	case *journaletv1.Event_PreferredDevicesRequested:
 		q := k.PreferredDevicesRequested
 		return fmt.Sprintf("request which %d of %s for %s of pod/%s", q.GetCount(), strings.Join(q.GetAvailable(), ","),
-			q.GetContainer(), n.of(q.GetUid()))
+			q.GetContainer(), n.aliasOf(q.GetUid()))
 	case *journaletv1.Event_NodeReadRequested:
-		return "read the Node for pod/" + n.of(k.NodeReadRequested.GetUid())
+		return "read the Node for pod/" + n.aliasOf(k.NodeReadRequested.GetUid())
 	case *journaletv1.Event_DeviceCapacityDecided:
 		c := k.DeviceCapacityDecided
 		return fmt.Sprintf("capacity %s %d, allocatable %d", c.GetResource(), c.GetCapacity(), c.GetAllocatable())
 	case *journaletv1.Event_DeviceHealthDecided:
-		text := "health of " + k.DeviceHealthDecided.GetResource() + " of pod/" + n.of(k.DeviceHealthDecided.GetUid())
+		text := "health of " + k.DeviceHealthDecided.GetResource() + " of pod/" + n.aliasOf(k.DeviceHealthDecided.GetUid())
 		for _, d := range k.DeviceHealthDecided.GetDevices() {
 			text += " " + d.GetId() + "=" + strings.ToLower(strings.TrimPrefix(d.GetHealth().String(), "DEVICE_HEALTH_"))
 		}

@@ -68,7 +68,7 @@ func (n *names) manifest(digest string) (*corev1.Pod, error) {
 	return nil, errors.New("no such manifest")
 }
 
-func (n *names) of(uid string) string { return cmp.Or(n.alias[uid], uid) }
+func (n *names) aliasOf(uid string) string { return cmp.Or(n.alias[uid], uid) }
 
 // put records a fact, and has the drivers process every record that follows from it.
 func (g *engine) put(about messages.Ref, e *journaletv1.Event) error {
@@ -190,7 +190,7 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
 		m = resources.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()])
-		g.world.of(uid).noteStarting(g.dispatched(), start, uid)
+		g.world.objectsOf(uid).noteStarting(g.dispatched(), start, uid)
 	}
 	if setUp := c.GetRequest().GetSetUpVolumes(); setUp != nil {
 		m = g.names.manifests[setUp.GetDigest()]
@@ -201,7 +201,7 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	if run := c.GetRequest().GetRunSandbox(); run != nil {
 		m = resources.Allocated(g.names.manifests[run.GetDigest()], g.names.manifests[run.GetAllocatedDigest()])
 	}
-	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
+	out := g.world.perform(g.names.aliasOf(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
 	out.Requester = c.GetRequester()
 	return out
 }

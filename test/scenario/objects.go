@@ -151,7 +151,7 @@ func (w *world) mayCreate(o *objects, alias, name string, m *corev1.Pod, out *jo
 
 // checkVolumesAtRest reports volumes that are not as they should be when nothing is left to happen.
 func (g *engine) checkVolumesAtRest(uid string, runs bool, report func(string, ...any)) {
-	o, name := g.world.of(uid), g.names.of(uid)
+	o, name := g.world.objectsOf(uid), g.names.aliasOf(uid)
 	a := g.pod(uid)
 	if !runs {
 		if len(o.volumes) > 0 {
@@ -219,7 +219,7 @@ func (s *Scenario) lost(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	for _, name := range values(d, "volumes") {
-		delete(s.g.world.of(uid).volumes, name)
+		delete(s.g.world.objectsOf(uid).volumes, name)
 	}
 	return "", s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.VolumesLost{Uid: uid, Names: values(d, "volumes")}))
 }
@@ -247,7 +247,7 @@ func (s *Scenario) storage(d *datadriven.TestData) (string, error) {
 // names fail. With attach-limit, they fail because the node has no room for them.
 func (s *Scenario) failVolumesOf(d *datadriven.TestData, c *journaletv1.Call) error {
 	uid := c.GetRequest().GetPodUid()
-	o, failing := s.g.world.of(uid), values(d, "volume")
+	o, failing := s.g.world.objectsOf(uid), values(d, "volume")
 	kept := map[string]string{}
 	for _, name := range failing {
 		if has, is := o.volumes[name]; is {
@@ -275,7 +275,7 @@ func (s *Scenario) volumes(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	text := ""
-	all := s.g.world.of(uid).volumes
+	all := s.g.world.objectsOf(uid).volumes
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		text += name + ": " + all[name] + "\n"
 	}

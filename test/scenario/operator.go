@@ -26,7 +26,7 @@ func (s *Scenario) restartPod(d *datadriven.TestData) (string, error) {
 			answer = "refused: " + err.Error() + "\n"
 		}
 	}
-	s.g.world.of(uid).requested[container]++
+	s.g.world.objectsOf(uid).requested[container]++
 	return answer, s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.RestartRequested{
 		Uid: uid, Container: container, Client: "scenario",
 	}))
@@ -60,7 +60,7 @@ func (s *Scenario) oom(d *datadriven.TestData) (string, error) {
 	return "", s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.OomKillObserved{
 		Scope: journaletv1.OomScope_OOM_SCOPE_CONTAINER, Process: arg(d, "process", "main"),
 		Pid: int32(number(d, "pid", 1)), Uid: uid, Container: name,
-		ContainerId: s.g.world.of(uid).newest(name).GetId(),
+		ContainerId: s.g.world.objectsOf(uid).newest(name).GetId(),
 	}))
 }
 

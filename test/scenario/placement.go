@@ -162,7 +162,7 @@ func (g *engine) checkPlacement(a *pod.Actor, c *journaletv1.ContainerObservatio
 	if own := exclusive.Pod(s.GetExclusive()).Of(c.GetName()); own.GetCpus() != "" {
 		want = own.GetCpus()
 	}
-	if has := g.world.of(s.GetObserved().GetUid()).cpus[c.GetId()]; has != want {
+	if has := g.world.objectsOf(s.GetObserved().GetUid()).cpus[c.GetId()]; has != want {
 		report("container %s runs on CPUs %q, and is to run on %s", c.GetId(), has, want)
 	}
 }

@@ -124,7 +124,7 @@ func (s *Scenario) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 		op, container := opOf(r)
 		id, image, secrets := idOf(r), r.GetPullImage().GetImage(), strings.Join(r.GetPullImage().GetPullSecrets(), "+")
 		account := r.GetPullImage().GetServiceAccount()
-		if op == d.CmdArgs[0].Key && s.g.names.of(r.GetPodUid()) == arg(d, "pod", "") &&
+		if op == d.CmdArgs[0].Key && s.g.names.aliasOf(r.GetPodUid()) == arg(d, "pod", "") &&
 			container == arg(d, "container", container) && id == arg(d, "id", id) && image == arg(d, "image", image) &&
 			secrets == arg(d, "secret", secrets) && account == arg(d, "account", account) {
 			found = append(found, c)
@@ -289,7 +289,7 @@ func (s *Scenario) exit(d *datadriven.TestData) (string, error) {
 	if err := s.pass(duration(d, "after", 0)); err != nil {
 		return "", err
 	}
-	o := s.g.world.of(uid)
+	o := s.g.world.objectsOf(uid)
 	c := o.newest(arg(d, "container", "main"))
 	o.end(c.GetId(), int32(number(d, "code", 0)), s.g.now)
 	if reason := arg(d, "reason", ""); c != nil && reason != "" {
@@ -312,7 +312,7 @@ func (s *Scenario) disturb(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o := s.g.world.of(uid)
+	o := s.g.world.objectsOf(uid)
 	c := o.newest(arg(d, "container", "main"))
 	switch d.CmdArgs[0].Key {
 	case "sandbox-dies":

@@ -100,7 +100,7 @@ func (s *Scenario) usage(words []string) (*journaletv1.PodUsage, error) {
 // uidOf returns the UID of the pod with a name.
 func (s *Scenario) uidOf(name string) (string, error) {
 	for _, uid := range s.g.names.uids {
-		if s.g.names.of(uid) == name {
+		if s.g.names.aliasOf(uid) == name {
 			return uid, nil
 		}
 	}
@@ -119,7 +119,7 @@ func (n *names) pressed(e *journaletv1.Event) string {
 			text += " for " + p.GetSignal()
 		}
 		for _, what := range p.GetWaitingFor() {
-			text += ", waits for " + n.of(what)
+			text += ", waits for " + n.aliasOf(what)
 		}
 		if p.GetImages() {
 			text += ", waits for images"
@@ -127,9 +127,9 @@ func (n *names) pressed(e *journaletv1.Event) string {
 		return text
 	case *journaletv1.Event_PodReclaimRequested:
 		if k.PodReclaimRequested.GetContainers() {
-			return "reclaim pod/" + n.of(k.PodReclaimRequested.GetUid()) + " with containers"
+			return "reclaim pod/" + n.aliasOf(k.PodReclaimRequested.GetUid()) + " with containers"
 		}
-		return "reclaim pod/" + n.of(k.PodReclaimRequested.GetUid())
+		return "reclaim pod/" + n.aliasOf(k.PodReclaimRequested.GetUid())
 	case *journaletv1.Event_PodReclaimed:
 		return "reclaimed"
 	case *journaletv1.Event_ImageReclaimRequested:

@@ -27,7 +27,7 @@ func (n *names) lines(rec *journaletv1.Record) []string {
 func (n *names) ref(r messages.Ref) string {
 	switch r.Kind {
 	case journaletv1.ActorKind_ACTOR_KIND_POD:
-		return "pod/" + n.of(r.ID)
+		return "pod/" + n.aliasOf(r.ID)
 	case journaletv1.ActorKind_ACTOR_KIND_SOURCE:
 		return r.String()
 	}
@@ -43,7 +43,7 @@ func (n *names) event(e *journaletv1.Event) string {
 	case *journaletv1.Event_TimerCleared:
 		return "clear timer " + n.timer(k.TimerCleared.GetName())
 	case *journaletv1.Event_PodUpdated:
-		return operations[k.PodUpdated.GetOperation()] + " pod/" + n.of(k.PodUpdated.GetPod().GetUid())
+		return operations[k.PodUpdated.GetOperation()] + " pod/" + n.aliasOf(k.PodUpdated.GetPod().GetUid())
 	case *journaletv1.Event_ManifestIgnored:
 		return "ignore " + k.ManifestIgnored.GetPath() + ": " + k.ManifestIgnored.GetReason()
 	case *journaletv1.Event_PodsKeptOut:
@@ -51,15 +51,15 @@ func (n *names) event(e *journaletv1.Event) string {
 	case *journaletv1.Event_SourceSynced:
 		return "synced"
 	case *journaletv1.Event_PodForgotten:
-		return "forget pod/" + n.of(k.PodForgotten.GetUid())
+		return "forget pod/" + n.aliasOf(k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionRequested:
 		return "request admission"
 	case *journaletv1.Event_AdmissionDeferred:
 		d := k.AdmissionDeferred
 		if d.GetReason() != "" {
-			return "defer pod/" + n.of(d.GetUid()) + ": " + d.GetReason()
+			return "defer pod/" + n.aliasOf(d.GetUid()) + ": " + d.GetReason()
 		}
-		return "defer pod/" + n.of(d.GetUid()) + " until pod/" + n.of(d.GetHolderUid()) + " has finished"
+		return "defer pod/" + n.aliasOf(d.GetUid()) + " until pod/" + n.aliasOf(d.GetHolderUid()) + " has finished"
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		return n.pending(k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
@@ -109,34 +109,35 @@ func (n *names) event(e *journaletv1.Event) string {
 func (n *names) admission(d *journaletv1.AdmissionDecided) string {
 	switch {
 	case !d.GetAdmitted():
-		return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+		return "reject pod/" + n.aliasOf(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 	case d.GetReason() != "":
-		return "leave pod/" + n.of(d.GetUid()) + " alone " + d.GetReason() + ": " + d.GetMessage()
+		return "leave pod/" + n.aliasOf(d.GetUid()) + " alone " + d.GetReason() + ": " + d.GetMessage()
 	}
-	return "admit pod/" + n.of(d.GetUid()) + idsText(d.GetUserNamespace()) + granted(d)
+	return "admit pod/" + n.aliasOf(d.GetUid()) + idsText(d.GetUserNamespace()) + granted(d)
 }
 
 // claimOrOrphan describes decisions on UIDs and orphans.
 func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_UidRequested:
-		return "request UID of pod/" + n.of(k.UidRequested.GetUid())
+		return "request UID of pod/" + n.aliasOf(k.UidRequested.GetUid())
 	case *journaletv1.Event_UidWithdrawn:
-		return "withdraw UID of pod/" + n.of(k.UidWithdrawn.GetUid())
+		return "withdraw UID of pod/" + n.aliasOf(k.UidWithdrawn.GetUid())
 	case *journaletv1.Event_UidGranted:
-		return "grant UID of pod/" + n.of(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
+		return "grant UID of pod/" + n.aliasOf(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
 	case *journaletv1.Event_UidDeferred:
 		d := k.UidDeferred
-		return "defer UID of pod/" + n.of(d.GetUid()) + " for source/" + d.GetSource() + ", held by source/" + d.GetHolder()
+		return "defer UID of pod/" + n.aliasOf(d.GetUid()) + " for source/" + d.GetSource() +
+			", held by source/" + d.GetHolder()
 	case *journaletv1.Event_OrphanFound:
-		return "found orphan pod/" + n.of(k.OrphanFound.GetUid())
+		return "found orphan pod/" + n.aliasOf(k.OrphanFound.GetUid())
 	case *journaletv1.Event_FoundCpusLeft:
 		return "leave found cpus"
 	case *journaletv1.Event_OrphanConfirmed:
-		return "confirm orphan pod/" + n.of(k.OrphanConfirmed.GetUid())
+		return "confirm orphan pod/" + n.aliasOf(k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_PodEvictionDecided:
 		v := k.PodEvictionDecided
-		text := "end pod/" + n.of(v.GetUid()) + " (" + v.GetReason() + ")"
+		text := "end pod/" + n.aliasOf(v.GetUid()) + " (" + v.GetReason() + ")"
 		if v.GetGrace() != nil {
 			text += " grace=" + v.GetGrace().AsDuration().String()
 		}
@@ -145,7 +146,7 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 		}
 		return text
 	case *journaletv1.Event_PodReadmitted:
-		return "readmit pod/" + n.of(k.PodReadmitted.GetUid())
+		return "readmit pod/" + n.aliasOf(k.PodReadmitted.GetUid())
 	case *journaletv1.Event_DrainProgressed:
 		return n.drain(k.DrainProgressed)
 	case *journaletv1.Event_ApiDeleteRequested:
@@ -165,7 +166,7 @@ func (n *names) drain(p *journaletv1.DrainProgressed) string {
 	}
 	text += " waits for"
 	for _, uid := range p.GetWaitingFor() {
-		text += " pod/" + n.of(uid)
+		text += " pod/" + n.aliasOf(uid)
 	}
 	return text
 }
@@ -180,7 +181,7 @@ var operations = map[journaletv1.PodOperation]string{
 func (n *names) victims(uids []string) string {
 	text := ""
 	for _, uid := range uids {
-		text += ", preempt pod/" + n.of(uid)
+		text += ", preempt pod/" + n.aliasOf(uid)
 	}
 	return text
 }
@@ -201,7 +202,7 @@ func dispatchNotes(d *journaletv1.CallDispatched) string {
 }
 
 func (n *names) pullDecided(a *journaletv1.ImagePullDecided) string {
-	text := "decide image " + a.GetImage() + " of pod/" + n.of(a.GetUid())
+	text := "decide image " + a.GetImage() + " of pod/" + n.aliasOf(a.GetUid())
 	if a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		return text + ": pulled"
 	}
@@ -224,7 +225,7 @@ func (n *names) intent(id string) string {
 	if r := n.intents[id].GetUpdateRuntimeConfig(); r != nil {
 		return text + " " + r.GetPodCidr()
 	}
-	return text + " of pod/" + n.of(n.intents[id].GetPodUid())
+	return text + " of pod/" + n.aliasOf(n.intents[id].GetPodUid())
 }
 
 // call describes a call's work in full.
@@ -324,7 +325,7 @@ func credentials(r interface {
 
 // pending describes a pod that waits for others to end.
 func (n *names) pending(p *journaletv1.AdmissionPendingPreemption) string {
-	return "keep pod/" + n.of(p.GetUid()) + " pending" + granted(p) + n.victims(p.GetVictims())
+	return "keep pod/" + n.aliasOf(p.GetUid()) + " pending" + granted(p) + n.victims(p.GetVictims())
 }
 
 // granted names what an admitted pod gets.

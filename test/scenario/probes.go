@@ -87,7 +87,7 @@ func (g *engine) reseedProbes() {
 // false if there is no such probe.
 func (g *engine) succeedProbe() (bool, error) {
 	places := slices.SortedFunc(maps.Keys(g.probed), func(a, b place) int {
-		return cmp.Or(cmp.Compare(g.names.of(a.uid), g.names.of(b.uid)), cmp.Compare(a.container, b.container))
+		return cmp.Or(cmp.Compare(g.names.aliasOf(a.uid), g.names.aliasOf(b.uid)), cmp.Compare(a.container, b.container))
 	})
 	for _, at := range places {
 		p := g.probed[at]
@@ -121,7 +121,7 @@ func (s *Scenario) probe(d *datadriven.TestData) (string, error) {
 		return "", fmt.Errorf("no such probe")
 	}
 	at := place{uid, arg(d, "container", "main")}
-	id := arg(d, "id", s.g.world.of(uid).newest(at.container).GetId())
+	id := arg(d, "id", s.g.world.objectsOf(uid).newest(at.container).GetId())
 	message := ""
 	if d.HasArg("fails") {
 		message = name[:1] + strings.ToLower(name[1:]) + " probe failed: " + cmp.Or(arg(d, "fails", ""), "it does")

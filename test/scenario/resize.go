@@ -76,7 +76,7 @@ func (w *world) forgetStarts() {
 // checkResources reports a container without its allocated resources when nothing is left to happen. Of a container
 // that an agent without its journal found, only what the runtime reports can be compared.
 func (g *engine) checkResources(a *pod.Actor, c *journaletv1.ContainerObservation, report func(string, ...any)) {
-	size := g.world.of(a.Pod().GetObserved().GetUid()).resources[c.GetId()]
+	size := g.world.objectsOf(a.Pod().GetObserved().GetUid()).resources[c.GetId()]
 	if !alive(c) || size == nil || a.Manifest() == nil {
 		return
 	}
@@ -96,7 +96,7 @@ func (g *engine) checkResources(a *pod.Actor, c *journaletv1.ContainerObservatio
 // checkPodResources reports a sandbox without what is allocated to the pod as a whole, when nothing is left to happen.
 // Of a sandbox that an agent without its journal found, nothing is known.
 func (g *engine) checkPodResources(a *pod.Actor, x *journaletv1.SandboxObservation, report func(string, ...any)) {
-	size := g.world.of(a.Pod().GetObserved().GetUid()).resources[x.GetId()]
+	size := g.world.objectsOf(a.Pod().GetObserved().GetUid()).resources[x.GetId()]
 	if size == nil || a.Manifest() == nil || x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY {
 		return
 	}
@@ -129,8 +129,8 @@ func (s *Scenario) resources(d *datadriven.TestData) (string, error) {
 			text += strings.TrimSpace(fmt.Sprintf("%s %s %s %s", c.Type, at, c.Reason, c.Message)) + "\n"
 		}
 	}
-	for _, x := range s.g.world.of(uid).sandboxes {
-		size := s.g.world.of(uid).resources[x.GetId()]
+	for _, x := range s.g.world.objectsOf(uid).sandboxes {
+		size := s.g.world.objectsOf(uid).resources[x.GetId()]
 		if v.Spec.Resources != nil && x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY && size != nil {
 			text += fmt.Sprintf("pod: desired %s, allocated %s, reported %s, applied %s\n",
 				resourcesText(resources.OfPod(v)),
@@ -138,14 +138,14 @@ func (s *Scenario) resources(d *datadriven.TestData) (string, error) {
 				resourcesText(resources.Of(v.Status.Resources)), resourcesText(size))
 		}
 	}
-	specs := slices.Concat(v.Spec.InitContainers, v.Spec.Containers)
+	specs, there := slices.Concat(v.Spec.InitContainers, v.Spec.Containers), s.g.world.objectsOf(uid)
 	for i, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
 		text += fmt.Sprintf("%s: desired %s, allocated %s, ", c.Name, resourcesText(resources.Of(&specs[i].Resources)),
 			resourcesText(resources.Of(&corev1.ResourceRequirements{Requests: c.AllocatedResources})))
 		if c.Resources != nil {
 			text += "reported " + resourcesText(resources.Of(c.Resources)) + ", "
 		}
-		text += "applied " + resourcesText(s.g.world.of(uid).resources[s.g.world.of(uid).newest(c.Name).GetId()]) + "\n"
+		text += "applied " + resourcesText(there.resources[there.newest(c.Name).GetId()]) + "\n"
 	}
 	return text, nil
 }
@@ -165,14 +165,14 @@ func (n *names) resize(e *journaletv1.Event) string {
 	case *journaletv1.Event_ResizeDecided:
 		d := k.ResizeDecided
 		if d.GetAllocated() {
-			return "allocate resize of pod/" + n.of(d.GetUid())
+			return "allocate resize of pod/" + n.aliasOf(d.GetUid())
 		}
-		return "defer resize of pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+		return "defer resize of pod/" + n.aliasOf(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 	case *journaletv1.Event_SharedCpusDecided:
 		return fmt.Sprintf("share cpus %s among %d pods", k.SharedCpusDecided.GetCpus(), len(k.SharedCpusDecided.GetPods()))
 	case *journaletv1.Event_ResizePendingPreemption:
 		h := k.ResizePendingPreemption
-		text := "keep resize of pod/" + n.of(h.GetUid()) + " pending " + h.GetReason() + ": " + h.GetMessage()
+		text := "keep resize of pod/" + n.aliasOf(h.GetUid()) + " pending " + h.GetReason() + ": " + h.GetMessage()
 		return text + n.victims(h.GetVictims())
 	case *journaletv1.Event_ResizeStarted:
 		return "resize started"

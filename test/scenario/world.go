@@ -124,7 +124,7 @@ func (w *world) clone() *world {
 	return c
 }
 
-func (w *world) of(uid string) *objects {
+func (w *world) objectsOf(uid string) *objects {
 	if w.pods[uid] == nil {
 		w.pods[uid] = newObjects()
 	}
@@ -150,7 +150,7 @@ func (w *world) perform(
 	alias, id string, req *journaletv1.CallRequested, manifest *corev1.Pod, now time.Time,
 ) *journaletv1.CallFinished {
 	out := &journaletv1.CallFinished{IntentId: id}
-	o := w.of(req.GetPodUid())
+	o := w.objectsOf(req.GetPodUid())
 	switch k := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		w.checkClaims(o, alias, manifest, nil)

@@ -93,7 +93,7 @@ func (s *sim) start() {
 	r.newDrivers()
 	r.list = r.newList()
 	r.list.Recover(r.cells)
-	s.journal.of, s.journal.onStored = r.scope, r.stored
+	s.journal.owner, s.journal.onStored = r.scope, r.stored
 	if s.damage != nil {
 		r.outcome(messages.Agent, messages.NewEvent(s.damage))
 		s.damage = nil

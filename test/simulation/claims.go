@@ -102,7 +102,7 @@ type claim struct {
 // usedClaim is a claim of a pod as it was when the pod was bound.
 type usedClaim struct {
 	*claim
-	of         string // in the pod's manifest
+	local      string // in the pod's manifest
 	drivers    []string
 	allocation int
 }

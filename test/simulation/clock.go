@@ -37,9 +37,9 @@ func (c *virtualTime) Now() time.Time { return c.wall.Add(c.uptime) }
 type event struct {
 	at       time.Duration
 	tie, seq uint64
-	// of is the scope that the event belongs to, nil for the world. An event of an ended scope does not take place.
-	of *scope
-	do func()
+	// owner is the scope that the event belongs to, nil for the world. An event of an ended scope does not take place.
+	owner *scope
+	do    func()
 }
 
 // cancel keeps an event from taking place, and reports whether it was still due. nil is no event.
@@ -59,7 +59,7 @@ type scope struct {
 
 func (c *virtualTime) after(owner *scope, d time.Duration, do func()) *event {
 	c.seq++
-	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), seq: c.seq, of: owner, do: do}
+	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), seq: c.seq, owner: owner, do: do}
 	heap.Push(&c.due, e)
 	return e
 }
@@ -68,7 +68,7 @@ func (c *virtualTime) after(owner *scope, d time.Duration, do func()) *event {
 func (c *virtualTime) next(end time.Duration) bool {
 	for len(c.due) > 0 && c.due[0].at <= end {
 		e := heap.Pop(&c.due).(*event)
-		if e.do == nil || e.of != nil && e.of.over {
+		if e.do == nil || e.owner != nil && e.owner.over {
 			continue
 		}
 		c.uptime = e.at
@@ -108,7 +108,7 @@ func (h *dueHeap) Pop() any {
 // proc is a coroutine. It waits in virtual time; one runs at a time.
 type proc struct {
 	clock *virtualTime
-	of    *scope
+	owner *scope
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
@@ -124,7 +124,7 @@ func (unwound) Unwinds() {}
 
 // start runs f as a coroutine, from now on.
 func (c *virtualTime) start(owner *scope, f func(*proc)) {
-	p := &proc{clock: c, of: owner}
+	p := &proc{clock: c, owner: owner}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -152,7 +152,7 @@ func (p *proc) resume() {
 
 // sleep waits for d, or until interrupt.
 func (p *proc) sleep(d time.Duration) {
-	p.wake = p.clock.after(p.of, d, p.resume)
+	p.wake = p.clock.after(p.owner, d, p.resume)
 	if !p.yield(struct{}{}) {
 		panic(unwound{})
 	}
@@ -160,8 +160,8 @@ func (p *proc) sleep(d time.Duration) {
 
 // interrupt ends a sleep early.
 func (p *proc) interrupt() {
-	if !p.ended && !p.of.over && p.wake.cancel() {
-		p.wake = p.clock.after(p.of, 0, p.resume)
+	if !p.ended && !p.owner.over && p.wake.cancel() {
+		p.wake = p.clock.after(p.owner, 0, p.resume)
 	}
 }
 

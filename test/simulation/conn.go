@@ -240,7 +240,7 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 		x = c
 		w.term(x)
 		x.kill = w.clock.after(nil, grace, func() {
-			if x.alive() && w.run == runtimeRun && (waiting && !p.of.over || chance(w.noise, 2)) {
+			if x.alive() && w.run == runtimeRun && (waiting && !p.owner.over || chance(w.noise, 2)) {
 				w.judge.killed(x, began, "StopContainer")
 				w.exit(x, 137, "Error")
 			}

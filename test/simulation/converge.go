@@ -48,7 +48,7 @@ func (s *sim) converge(crashAfter uint64) {
 	for len(wrong) > 0 {
 		if s.clock.uptime >= end {
 			for _, invariant := range wrong.invariants() {
-				uid, text := wrong.of(invariant)
+				uid, text := wrong.first(invariant)
 				s.judge.broken(invariant, uid, "after %s:\n%s", convergeWithin, text)
 			}
 			return
@@ -70,7 +70,7 @@ func (s *sim) converge(crashAfter uint64) {
 	wrong = s.deviations()
 	for end := s.clock.uptime + endsWithin; len(wrong) > 0 && s.judge.first == nil; wrong = s.deviations() {
 		if len(s.endedSince(since)) == 0 || s.clock.uptime >= end {
-			uid, text := wrong.of("")
+			uid, text := wrong.first("")
 			s.judge.broken(rest, uid, "pods had converged, and then:\n%s", text)
 			return
 		}
@@ -207,8 +207,8 @@ func (d deviations) invariants() (all []string) {
 	return all
 }
 
-// of returns the pod of the first difference and the texts of all, by one invariant or, with "", by any.
-func (d deviations) of(invariant string) (uid, text string) {
+// first returns the pod of the first difference and the texts of all, by one invariant or, with "", by any.
+func (d deviations) first(invariant string) (uid, text string) {
 	var texts []string
 	for _, x := range d {
 		if invariant != "" && x.invariant != invariant {

@@ -19,7 +19,7 @@ import (
 
 // managed is what the plan of such a node configures.
 type managed struct {
-	of *journaletv1.ResourceManagers
+	managers *journaletv1.ResourceManagers
 	// all are the machine's CPUs, reserved the CPUs that nobody has exclusively.
 	all, reserved cpuset.CPUSet
 	// nodes are the CPUs of each NUMA node, memory is what each has for pods, in bytes.
@@ -40,7 +40,7 @@ func (n *managed) settings() *journaletv1.ResourceManagers {
 	if n == nil {
 		return nil
 	}
-	return n.of
+	return n.managers
 }
 
 // Exclusive returns the plan of a seed with a node that gives exclusive CPUs and memory to containers. Its pods come
@@ -79,37 +79,40 @@ var machines = [][4]int{{2, 1, 4, 2}, {2, 2, 2, 2}, {1, 1, 8, 2}, {2, 1, 6, 1}, 
 // managedOf draws a machine and the policies of its managers.
 func managedOf(r *rand.Rand) *managed {
 	shape := machines[r.IntN(len(machines))]
-	n := &managed{threads: shape[3], of: &journaletv1.ResourceManagers{StaticCpus: true, Topology: machineOf(r, shape)}}
-	n.of.TopologyPolicy = journaletv1.TopologyPolicy(r.IntN(4))
-	n.of.StaticMemory, n.of.PodScope, n.of.PreferClosest = chance(r, 2), chance(r, 2), chance(r, 2)
-	n.of.CpuOptions = pick(r, &journaletv1.CpuOptions{}, &journaletv1.CpuOptions{FullCores: true},
+	n := &managed{
+		threads: shape[3], managers: &journaletv1.ResourceManagers{StaticCpus: true, Topology: machineOf(r, shape)},
+	}
+	n.managers.TopologyPolicy = journaletv1.TopologyPolicy(r.IntN(4))
+	n.managers.StaticMemory, n.managers.PodScope, n.managers.PreferClosest = chance(r, 2), chance(r, 2), chance(r, 2)
+	n.managers.CpuOptions = pick(r, &journaletv1.CpuOptions{}, &journaletv1.CpuOptions{FullCores: true},
 		&journaletv1.CpuOptions{FullCores: true, StrictReservation: true}, &journaletv1.CpuOptions{StrictReservation: true},
 		&journaletv1.CpuOptions{AcrossNuma: true}, &journaletv1.CpuOptions{AcrossCores: true},
 		&journaletv1.CpuOptions{ByCache: true}, &journaletv1.CpuOptions{FullCores: true, ByCache: true})
-	if n.of.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && shape[1] == 1 {
-		n.of.CpuOptions.BySocket = chance(r, 3)
+	if n.managers.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && shape[1] == 1 {
+		n.managers.CpuOptions.BySocket = chance(r, 3)
 	}
 	byNode := map[uint32][]int{}
-	for _, core := range n.of.GetTopology().GetCores() {
+	for _, core := range n.managers.GetTopology().GetCores() {
 		for _, cpu := range core.GetCpus() {
 			byNode[core.GetNumaNode()] = append(byNode[core.GetNumaNode()], int(cpu))
 		}
 	}
-	for _, node := range n.of.GetTopology().GetNodes() {
+	for _, node := range n.managers.GetTopology().GetNodes() {
 		n.nodes = append(n.nodes, cpuset.New(byNode[node.GetId()]...))
 		n.all = n.all.Union(n.nodes[len(n.nodes)-1])
 		// What the node reserves is reserved in each NUMA node.
 		const reserved = 1 << 30
 		n.memory = append(n.memory, node.GetMemoryBytes()-reserved)
-		n.of.ReservedMemory = append(n.of.ReservedMemory, &journaletv1.NumaMemory{Node: node.GetId(), Bytes: reserved})
+		n.managers.ReservedMemory = append(n.managers.ReservedMemory,
+			&journaletv1.NumaMemory{Node: node.GetId(), Bytes: reserved})
 	}
-	for _, cpu := range n.of.GetTopology().GetCores()[0].GetCpus() {
+	for _, cpu := range n.managers.GetTopology().GetCores()[0].GetCpus() {
 		n.reserved = n.reserved.Union(cpuset.New(int(cpu)))
 	}
 	if chance(r, 3) {
 		n.reserved = cpuset.New(n.all.List()[0])
 	}
-	n.of.ReservedCpus = n.reserved.String()
+	n.managers.ReservedCpus = n.reserved.String()
 	return n
 }
 

@@ -28,8 +28,8 @@ type journal struct {
 	// last is the hash of the last stored record, sum the hash of all.
 	last []byte
 	sum  hash.Hash
-	// of is the scope of the run that may write; onStored receives what was stored.
-	of       *scope
+	// owner is the scope of the run that may write; onStored receives what was stored.
+	owner    *scope
 	onStored func(recs []*journaletv1.Record, encoded [][]byte)
 	writing  bool
 	// Until stalledUntil (uptime) nothing reaches the disk. One in failing batches fails in the middle, 0: none.
@@ -74,7 +74,7 @@ func (j *journal) write() {
 	}
 	took += max(0, j.stalledUntil-j.clock.uptime)
 	n := min(len(j.pending), maxBatch)
-	j.clock.after(j.of, took, func() { j.synced(n) })
+	j.clock.after(j.owner, took, func() { j.synced(n) })
 }
 
 // synced acknowledges a batch, or its first records where the disk fails.

@@ -39,7 +39,7 @@ func (j *judge) claimsGiven(c *container, k *runtimeapi.ContainerConfig, gone bo
 				j.broken(claimsPrepared, c.uid, "%s is created, and %s has prepared %v of %s, not allocation %d", c.id, driver,
 					p, used.name, used.allocation)
 			}
-			if wants(c.spec, used.of, requestOf(driver)) {
+			if wants(c.spec, used.local, requestOf(driver)) {
 				want = append(want, cdiName(driver, used.uid, used.allocation))
 			}
 		}

@@ -91,13 +91,14 @@ func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *r
 		say(wholeExclusive, "it is to have %d exclusive CPUs; no quota: %t", c.exclusive, c.unlimitedCPU)
 	case c.exclusive == 0 && cpus.IsEmpty():
 		say(sharedLeft, "it is not kept off any CPU")
-	case c.exclusive == 0 && n.of.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
+	case c.exclusive == 0 && n.managers.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
 		!cpus.Intersection(n.reserved).IsEmpty():
 		say(sharedLeft, "%s are reserved strictly", n.reserved)
-	case n.of.GetStaticMemory() && !moves && guaranteed(m) == c.memoryNodes.IsEmpty():
+	case n.managers.GetStaticMemory() && !moves && guaranteed(m) == c.memoryNodes.IsEmpty():
 		say(memoryOfNodes, "its pod is Guaranteed: %t", guaranteed(m))
-	case n.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && c.exclusive > 0 &&
-		!j.lostIntents[c.intent] && (n.nodesOf(cpus).Size() != 1 || !c.memoryNodes.IsSubsetOf(n.nodesOf(cpus))):
+	case n.managers.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE &&
+		c.exclusive > 0 && !j.lostIntents[c.intent] &&
+		(n.nodesOf(cpus).Size() != 1 || !c.memoryNodes.IsSubsetOf(n.nodesOf(cpus))):
 		say(onOneNode, "its CPUs are of the NUMA nodes %s", n.nodesOf(cpus))
 	}
 	if c.alive() {
@@ -148,7 +149,7 @@ func (j *judge) apart(c *container) {
 			if both := c.cpus.Intersection(x.cpus); x != c && c.exclusive > 0 && x.exclusive > 0 && !both.IsEmpty() {
 				j.broken(cpusExclusive, c.uid, "%s and %s of %s both have %s", c.id, x.id, x.uid, both)
 			}
-			if n.of.GetStaticMemory() && !x.memoryNodes.IsEmpty() && !j.lostIntents[x.intent] {
+			if n.managers.GetStaticMemory() && !x.memoryNodes.IsEmpty() && !j.lostIntents[x.intent] {
 				given[maskOf(x.memoryNodes)] += requestsOf(x.spec).memory
 			}
 		}
@@ -194,10 +195,10 @@ var refusals = []string{"SMTAlignmentError", "TopologyAffinityError", "Unexpecte
 // not know later ends.
 func (j *judge) refused(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
 	n := j.sim.config.managed
-	ok, policy := false, n.of.GetTopologyPolicy()
+	ok, policy := false, n.managers.GetTopologyPolicy()
 	switch k.GetReason() {
 	case refusals[0]:
-		ok = n.of.GetCpuOptions().GetFullCores() && (j.outOfCPUs(cause, k.GetUid(), m) ||
+		ok = n.managers.GetCpuOptions().GetFullCores() && (j.outOfCPUs(cause, k.GetUid(), m) ||
 			slices.ContainsFunc(slices.Concat(m.Spec.InitContainers, m.Spec.Containers), func(c corev1.Container) bool {
 				return wholeCPUs(m, &c)%n.threads != 0
 			}))
@@ -205,10 +206,11 @@ func (j *judge) refused(cause uint64, k *journaletv1.AdmissionDecided, m *corev1
 		ok = policy == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_RESTRICTED ||
 			policy == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE
 	default:
-		ok = n.of.GetStaticMemory() || j.outOfCPUs(cause, k.GetUid(), m)
+		ok = n.managers.GetStaticMemory() || j.outOfCPUs(cause, k.GetUid(), m)
 	}
 	if !ok || !guaranteed(m) {
-		j.broken(refusedRightly, k.GetUid(), "%s: %s; %v %s", k.GetReason(), k.GetMessage(), n.of.GetCpuOptions(), policy)
+		j.broken(refusedRightly, k.GetUid(), "%s: %s; %v %s", k.GetReason(), k.GetMessage(), n.managers.GetCpuOptions(),
+			policy)
 	}
 }
 
@@ -231,9 +233,9 @@ func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 		}
 	}
 	count := free.Size()
-	if n.of.GetCpuOptions().GetFullCores() {
+	if n.managers.GetCpuOptions().GetFullCores() {
 		count = 0
-		for _, core := range n.of.GetTopology().GetCores() {
+		for _, core := range n.managers.GetTopology().GetCores() {
 			whole := true
 			for _, cpu := range core.GetCpus() {
 				whole = whole && free.Contains(int(cpu))
@@ -275,7 +277,7 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 			continue // the manifest is another incarnation's, which is not added yet
 		}
 		has, want := requestsOf(spec), requestsOf(&c)
-		if has.cpu != want.cpu || n.of.GetStaticMemory() && has.memory != want.memory {
+		if has.cpu != want.cpu || n.managers.GetStaticMemory() && has.memory != want.memory {
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ const (
 // sampleTaken is what the world had when the driver measured.
 type sampleTaken struct {
 	at       time.Duration
-	of       shortage
+	shortage shortage
 	measured map[limits.Signal]limits.Measured
 	// lost are conditions whose begin it shows, in a fact that was not stored before the agent's end.
 	lost map[string]bool
@@ -46,7 +46,7 @@ type pressureBook struct {
 	// met are the thresholds of the last fact, which is of metAt, of what each fact with pods says, by record.
 	met   []*journaletv1.ThresholdMet
 	metAt time.Duration
-	of    map[uint64]*journaletv1.PressureObserved
+	facts map[uint64]*journaletv1.PressureObserved
 	// conditions are those decided last. victim is the last pod that ended, for a signal and at an uptime. freedBy is the
 	// record that it decided on when it reported that it holds nothing any more, 0 for not yet.
 	conditions []string
@@ -64,7 +64,7 @@ type pressureBook struct {
 const keptSamples = 1200
 
 func newPressureBook() *pressureBook {
-	return &pressureBook{samples: map[time.Time]*sampleTaken{}, of: map[uint64]*journaletv1.PressureObserved{}}
+	return &pressureBook{samples: map[time.Time]*sampleTaken{}, facts: map[uint64]*journaletv1.PressureObserved{}}
 }
 
 // sampled books a sample, by the time that the driver reads.
@@ -74,7 +74,7 @@ func (j *judge) sampled(now time.Time, short shortage, measured map[limits.Signa
 		b.epoch = j.sim.epoch
 		j.loseSamples()
 	}
-	b.samples[now] = &sampleTaken{at: j.sim.clock.uptime, of: short, measured: maps.Clone(measured)}
+	b.samples[now] = &sampleTaken{at: j.sim.clock.uptime, shortage: short, measured: maps.Clone(measured)}
 	if b.times = append(b.times, now); len(b.times) > keptSamples {
 		delete(b.samples, b.times[0])
 		b.times = b.times[1:]
@@ -104,7 +104,7 @@ func (j *judge) loseSamples() {
 // forgetRecords forgets what was read from records.
 func (b *pressureBook) forgetRecords() {
 	b.met, b.conditions, b.victim = nil, nil, ""
-	clear(b.of)
+	clear(b.facts)
 }
 
 // bookPressure judges what is recorded of pressure.
@@ -113,7 +113,7 @@ func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PressureObserved:
 		j.pressureObserved(k.PressureObserved)
-		b.met, b.of[rec.GetSeq()] = k.PressureObserved.GetThresholds(), k.PressureObserved
+		b.met, b.facts[rec.GetSeq()] = k.PressureObserved.GetThresholds(), k.PressureObserved
 		b.metAt = j.uptimeOf(rec)
 	case *journaletv1.Event_NodePressureDecided:
 		j.conditionsDecided(rec, k.NodePressureDecided.GetConditions())
@@ -166,7 +166,7 @@ func (j *judge) pressureObserved(o *journaletv1.PressureObserved) {
 		if sample == nil || j.rebuilding {
 			continue // it is from before a loss of records, or the signal has no figures
 		}
-		if left, ok := sample.of.left[limits.Signal(t.GetSignal())]; ok && left != t.GetAvailable() {
+		if left, ok := sample.shortage.left[limits.Signal(t.GetSignal())]; ok && left != t.GetAvailable() {
 			j.broken(trueFigures, "", "%s: %d is left, and %d is recorded", name(t), left, t.GetAvailable())
 		}
 	}
@@ -245,7 +245,7 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	if priorityOf(h.admittedAs) >= systemCritical {
 		j.broken(rightVictim, k.GetUid(), "it is critical")
 	}
-	fact := b.of[rec.GetStep().GetCause()]
+	fact := b.facts[rec.GetStep().GetCause()]
 	t := limits.Acting(fact.GetThresholds())
 	if t == nil || t.GetSignal() != k.GetSignal() {
 		j.broken(endsOnlyForNeed, k.GetUid(), "record %d shows no threshold of %s that acts: %v", rec.GetStep().GetCause(),
@@ -272,7 +272,7 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 // endsForNode notes that the node ends a pod.
 func (j *judge) endsForNode(h *podHistory, rec *journaletv1.Record, k *journaletv1.PodEvictionDecided) {
 	grace := time.Second
-	if limits.Acting(j.pressure.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
+	if limits.Acting(j.pressure.facts[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
 		grace = j.sim.config.pressed.maxGrace
 	}
 	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
@@ -319,7 +319,7 @@ func (j *judge) needed(uid string, met *journaletv1.ThresholdMet, now *sampleTak
 func (j *judge) ranksFirst(cause uint64, k *journaletv1.PodEvictionDecided, sample *sampleTaken) {
 	signal := limits.Signal(k.GetSignal())
 	mine := j.rankOf(k.GetUid(), signal, sample)
-	for _, uid := range slices.Sorted(maps.Keys(sample.of.pods)) {
+	for _, uid := range slices.Sorted(maps.Keys(sample.shortage.pods)) {
 		h := j.history(uid)
 		if uid == k.GetUid() || !h.holdsShare && h.releasedBy <= cause || priorityOf(h.admittedAs) >= systemCritical {
 			continue
@@ -348,7 +348,7 @@ func (r rank) before(x rank) bool {
 // rankOf returns what decides on the order of a pod. The rule is written here a second time, independent of
 // actors/pressure.
 func (j *judge) rankOf(uid string, signal limits.Signal, sample *sampleTaken) rank {
-	h, u := j.history(uid), sample.of.pods[uid]
+	h, u := j.history(uid), sample.shortage.pods[uid]
 	if h.leftVolume() {
 		u.localBytes, u.localInodes = 0, 0 // as with the kubelet, volumes of the pod's own manifest count
 	}
@@ -405,9 +405,9 @@ func (j *judge) holds(uid string, signal limits.Signal, known uint64) string {
 
 // freeing returns the container of a pod whose memory the kernel still frees in a sample, empty for none.
 func (j *judge) freeing(uid string, sample *sampleTaken, known uint64) string {
-	for _, l := range sample.of.lingering {
-		if l.of.uid == uid && j.waitsFor(l.of, known) {
-			return l.of.id
+	for _, l := range sample.shortage.lingering {
+		if l.container.uid == uid && j.waitsFor(l.container, known) {
+			return l.container.id
 		}
 	}
 	return ""

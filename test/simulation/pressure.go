@@ -152,9 +152,9 @@ const memoryFreedWithin = 900 * time.Millisecond
 
 // lingering is the memory of a container that has ended, which the kernel frees by an uptime.
 type lingering struct {
-	of    *container
-	until time.Duration
-	bytes int64
+	container *container
+	until     time.Duration
+	bytes     int64
 }
 
 // lingers has the kernel take some time to free the memory of a container that ends, in a plan that measures it.

@@ -61,7 +61,7 @@ func (r *run) rpc(ctx context.Context, took time.Duration, do func(gone bool) er
 	var err error
 	late, over := work >= timeout, false
 	w.clock.after(nil, work, func() {
-		gone := late || p.of.over
+		gone := late || p.owner.over
 		if w.run != run || gone && chance(w.noise, 2) {
 			return
 		}

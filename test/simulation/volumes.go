@@ -340,7 +340,7 @@ func (s *store) Recover(r fold.Recovered) {
 	})
 }
 
-func (s *store) of(owner objectstore.Owner, kind, name string) (map[string]string, error) {
+func (s *store) contents(owner objectstore.Owner, kind, name string) (map[string]string, error) {
 	switch c := s.run.world.files.store[s.from(owner.UID)+kind+"/"+name]; c {
 	case "":
 		return nil, fmt.Errorf("%s %q %w", kind, name, objectstore.ErrNotFound)
@@ -353,13 +353,13 @@ func (s *store) of(owner objectstore.Owner, kind, name string) (map[string]strin
 
 // ConfigMap implements objects.Getter, as do the methods below.
 func (s *store) ConfigMap(_ context.Context, o objectstore.Owner, name string) (*corev1.ConfigMap, error) {
-	data, err := s.of(o, "configmap", name)
+	data, err := s.contents(o, "configmap", name)
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}, Data: data}, err
 }
 
 // Secret returns a Secret.
 func (s *store) Secret(_ context.Context, o objectstore.Owner, name string) (*corev1.Secret, error) {
-	data, err := s.of(o, "secret", name)
+	data, err := s.contents(o, "secret", name)
 	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}, Data: map[string][]byte{}}
 	for k, v := range data {
 		out.Data[k] = []byte(v)

@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // podsAPIMetrics count requests to the PodsAPI, under the kubelet's names (pkg/kubelet/metrics/metrics.go).
 type podsAPIMetrics struct {
 	requests *prometheus.CounterVec
-	of       map[string]*prometheus.CounterVec
+	byMethod map[string]*prometheus.CounterVec
 	dropped  prometheus.Counter
 }
 
@@ -16,7 +16,7 @@ func (m *Metrics) newPodsAPI() podsAPIMetrics {
 	}
 	return podsAPIMetrics{
 		requests: counters("total", "Requests to the PodsAPI, watches at their end"),
-		of: map[string]*prometheus.CounterVec{
+		byMethod: map[string]*prometheus.CounterVec{
 			"ListPods":  counters("list_total", "Requests ListPods to the PodsAPI"),
 			"GetPod":    counters("get_total", "Requests GetPod to the PodsAPI"),
 			"WatchPods": counters("watch_total", "Ended watches of the PodsAPI"),
@@ -30,7 +30,7 @@ func (m *Metrics) newPodsAPI() podsAPIMetrics {
 // the API's, codes are gRPC's.
 func (m *Metrics) PodsRequested(version, method, code string) {
 	m.podsAPI.requests.WithLabelValues(version, code).Inc()
-	if counter := m.podsAPI.of[method]; counter != nil {
+	if counter := m.podsAPI.byMethod[method]; counter != nil {
 		counter.WithLabelValues(version, code).Inc()
 	}
 }

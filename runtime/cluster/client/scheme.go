@@ -58,45 +58,47 @@ type Resource[T any] struct {
 
 // The resources that a node uses.
 var (
-	Pods            = stubs(of[corev1.Pod, corev1.PodList](corev1.SchemeGroupVersion, "pods", true))
-	Nodes           = of[corev1.Node, corev1.NodeList](corev1.SchemeGroupVersion, "nodes", false)
-	Services        = of[corev1.Service, corev1.ServiceList](corev1.SchemeGroupVersion, "services", true).With(bareService)
-	ConfigMaps      = of[corev1.ConfigMap, corev1.ConfigMapList](corev1.SchemeGroupVersion, "configmaps", true)
-	Secrets         = of[corev1.Secret, corev1.SecretList](corev1.SchemeGroupVersion, "secrets", true)
-	Events          = of[corev1.Event, corev1.EventList](corev1.SchemeGroupVersion, "events", true)
-	Namespaces      = of[corev1.Namespace, corev1.NamespaceList](corev1.SchemeGroupVersion, "namespaces", false)
-	ServiceAccounts = of[corev1.ServiceAccount, corev1.ServiceAccountList](
+	Pods     = stubs(define[corev1.Pod, corev1.PodList](corev1.SchemeGroupVersion, "pods", true))
+	Nodes    = define[corev1.Node, corev1.NodeList](corev1.SchemeGroupVersion, "nodes", false)
+	Services = define[corev1.Service, corev1.ServiceList](
+		corev1.SchemeGroupVersion, "services", true).With(bareService)
+	ConfigMaps      = define[corev1.ConfigMap, corev1.ConfigMapList](corev1.SchemeGroupVersion, "configmaps", true)
+	Secrets         = define[corev1.Secret, corev1.SecretList](corev1.SchemeGroupVersion, "secrets", true)
+	Events          = define[corev1.Event, corev1.EventList](corev1.SchemeGroupVersion, "events", true)
+	Namespaces      = define[corev1.Namespace, corev1.NamespaceList](corev1.SchemeGroupVersion, "namespaces", false)
+	ServiceAccounts = define[corev1.ServiceAccount, corev1.ServiceAccountList](
 		corev1.SchemeGroupVersion, "serviceaccounts", true)
-	PersistentVolumes = of[corev1.PersistentVolume, corev1.PersistentVolumeList](
+	PersistentVolumes = define[corev1.PersistentVolume, corev1.PersistentVolumeList](
 		corev1.SchemeGroupVersion, "persistentvolumes", false)
-	PersistentVolumeClaims = of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](
+	PersistentVolumeClaims = define[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](
 		corev1.SchemeGroupVersion, "persistentvolumeclaims", true)
-	Leases  = of[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, "leases", true)
-	CSINode = of[storagev1.CSINode, storagev1.CSINodeList](storagev1.SchemeGroupVersion, "csinodes", false)
+	Leases  = define[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, "leases", true)
+	CSINode = define[storagev1.CSINode, storagev1.CSINodeList](storagev1.SchemeGroupVersion, "csinodes", false)
 	// VolumeAttachments are read one at a time, and CSIDrivers also followed.
-	CSIDrivers        = of[storagev1.CSIDriver, storagev1.CSIDriverList](storagev1.SchemeGroupVersion, "csidrivers", false)
-	VolumeAttachments = of[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](
+	CSIDrivers = define[storagev1.CSIDriver, storagev1.CSIDriverList](
+		storagev1.SchemeGroupVersion, "csidrivers", false)
+	VolumeAttachments = define[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](
 		storagev1.SchemeGroupVersion, "volumeattachments", false)
 	// ResourceClaims are read one at a time.
-	ResourceClaims = of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](
+	ResourceClaims = define[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](
 		resourcev1.SchemeGroupVersion, "resourceclaims", true)
 	// ResourceSlices of a node are listed once, and deleted.
-	ResourceSlices = of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](
+	ResourceSlices = define[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](
 		resourcev1.SchemeGroupVersion, "resourceslices", false)
 
-	CertificateSigningRequests = of[
+	CertificateSigningRequests = define[
 		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,
 	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
 	// PodCertificateRequests are created by a node, which follows the requests that name it.
-	PodCertificateRequests = of[certificatesv1.PodCertificateRequest, certificatesv1.PodCertificateRequestList](
+	PodCertificateRequests = define[certificatesv1.PodCertificateRequest, certificatesv1.PodCertificateRequestList](
 		certificatesv1.SchemeGroupVersion, "podcertificaterequests", true).With(bareRequest)
-	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
+	RuntimeClasses = define[nodev1.RuntimeClass, nodev1.RuntimeClassList](
 		nodev1.SchemeGroupVersion, "runtimeclasses", false).With(bareClass)
 
 	// TokenReviews and SubjectAccessReviews are only created; the answer is the object with its status.
-	TokenReviews = of[authenticationv1.TokenReview, metav1.Status](
+	TokenReviews = define[authenticationv1.TokenReview, metav1.Status](
 		authenticationv1.SchemeGroupVersion, "tokenreviews", false)
-	SubjectAccessReviews = of[authorizationv1.SubjectAccessReview, metav1.Status](
+	SubjectAccessReviews = define[authorizationv1.SubjectAccessReview, metav1.Status](
 		authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false)
 )
 
@@ -107,7 +109,7 @@ var ClusterTrustBundles = []Resource[certificatesv1.ClusterTrustBundle]{
 }
 
 func trustBundles(gv schema.GroupVersion) Resource[certificatesv1.ClusterTrustBundle] {
-	return of[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList](
+	return define[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList](
 		gv, "clustertrustbundles", false).With(bareBundle)
 }
 
@@ -117,8 +119,8 @@ type pointer[T any] interface {
 	runtime.Object
 }
 
-// of returns a resource of objects T with lists L.
-func of[T, L any, P pointer[T], Q pointer[L]](gv schema.GroupVersion, name string, namespaced bool) Resource[T] {
+// define returns a resource of objects T with lists L.
+func define[T, L any, P pointer[T], Q pointer[L]](gv schema.GroupVersion, name string, namespaced bool) Resource[T] {
 	return Resource[T]{
 		GroupVersion: gv, Name: name, Namespaced: namespaced,
 		object: func(o *T) runtime.Object { return P(o) },

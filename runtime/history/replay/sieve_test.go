@@ -11,8 +11,8 @@ import (
 
 func TestSieveReadsTheFieldsOfTheContract(t *testing.T) {
 	for _, c := range []struct {
-		of   proto.Message
-		want map[string]protowire.Number
+		message proto.Message
+		want    map[string]protowire.Number
 	}{
 		{&journaletv1.Record{}, map[string]protowire.Number{"actor": actorField, "fact": factField, "step": stepField}},
 		{&journaletv1.Step{}, map[string]protowire.Number{
@@ -20,10 +20,10 @@ func TestSieveReadsTheFieldsOfTheContract(t *testing.T) {
 		}},
 		{&journaletv1.Actor{}, map[string]protowire.Number{"kind": kindField, "id": idField}},
 	} {
-		fields := c.of.ProtoReflect().Descriptor().Fields()
+		fields := c.message.ProtoReflect().Descriptor().Fields()
 		for name, number := range c.want {
 			if f := fields.ByNumber(number); f == nil || string(f.Name()) != name {
-				t.Errorf("field %d of %T is %v, want %s", number, c.of, f, name)
+				t.Errorf("field %d of %T is %v, want %s", number, c.message, f, name)
 			}
 		}
 	}

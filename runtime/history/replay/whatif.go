@@ -253,11 +253,11 @@ func (x *forecaster) handle(cell *fold.Cell, d *fold.Delivery, step *journaletv1
 }
 
 // twin decides in place of an actor. A UID may have several actors, one after the other.
-type twin struct{ of, cell *fold.Cell }
+type twin struct{ original, cell *fold.Cell }
 
 // twinOf returns the twin of an actor, and creates the twin if needed.
 func (x *forecaster) twinOf(c *fold.Cell) (*fold.Cell, error) {
-	if t := x.twins[c.Ref]; t.of == c {
+	if t := x.twins[c.Ref]; t.original == c {
 		return t.cell, nil
 	}
 	if len(x.twins) > 2*len(x.fold.Cells) {

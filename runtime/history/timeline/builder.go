@@ -154,8 +154,8 @@ func (b *builder) lapse(ev *Event, text string) {
 func (b *builder) place(ev *Event) {
 	b.choice.learn(ev.event)
 	uids := history.PodsOf(ev.author, ev.event)
-	if of, ok := aboutNode(ev.event); ok {
-		if of || len(b.o.Pods) == 0 || slices.ContainsFunc(uids, b.choice.shows) {
+	if shown, ok := aboutNode(ev.event); ok {
+		if shown || len(b.o.Pods) == 0 || slices.ContainsFunc(uids, b.choice.shows) {
 			b.keep(b.node, ev)
 		}
 		b.foldNode(ev)
@@ -202,7 +202,7 @@ func (b *builder) keep(g *Group, ev *Event) {
 	ev.group = g
 	b.events = append(b.events, ev)
 	lane := g.lane("events", "", "events", rankEvents)
-	lane.of = append(lane.of, ev)
+	lane.events = append(lane.events, ev)
 }
 
 // maxPods bounds the pods of a picture.

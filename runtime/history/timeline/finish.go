@@ -83,9 +83,9 @@ func (b *builder) cut(length float64) {
 			for _, s := range l.Spans {
 				s.cut(b.from.at, length)
 			}
-			l.of = slices.DeleteFunc(l.of, func(ev *Event) bool { return ev.Seq < b.from.seq })
+			l.events = slices.DeleteFunc(l.events, func(ev *Event) bool { return ev.Seq < b.from.seq })
 		}
-		g.Lanes = slices.DeleteFunc(g.Lanes, func(l *Lane) bool { return len(l.Spans)+len(l.of) == 0 })
+		g.Lanes = slices.DeleteFunc(g.Lanes, func(l *Lane) bool { return len(l.Spans)+len(l.events) == 0 })
 	}
 	b.events = slices.DeleteFunc(b.events, func(ev *Event) bool { return !ev.held })
 	for _, ev := range b.events {
@@ -133,7 +133,7 @@ func (b *builder) number(t *Timeline) {
 	}
 	for _, g := range t.Groups {
 		for _, l := range g.Lanes {
-			for _, ev := range l.of {
+			for _, ev := range l.events {
 				l.Marks = append(l.Marks, position(ev))
 			}
 			for _, s := range l.Spans {

@@ -82,7 +82,7 @@ func (b *builder) hold() {
 func (b *builder) drop() {
 	for _, g := range b.groups {
 		for _, l := range g.lanes {
-			if len(l.of) > 0 {
+			if len(l.events) > 0 {
 				l.dropEvents(b.resolution)
 			}
 		}
@@ -105,7 +105,7 @@ func (b *builder) dropOldest(room int) {
 	}
 	for _, g := range b.groups {
 		for _, l := range g.lanes {
-			l.of = slices.DeleteFunc(l.of, func(ev *Event) bool { return !ev.held })
+			l.events = slices.DeleteFunc(l.events, func(ev *Event) bool { return !ev.held })
 		}
 	}
 	b.sweep()
@@ -146,8 +146,8 @@ func join(x, y *Span) *Span {
 
 // dropEvents replaces the events of a lane that nothing holds by spans that count them.
 func (l *Lane) dropEvents(resolution float64) {
-	kept := l.of[:0]
-	for _, ev := range l.of {
+	kept := l.events[:0]
+	for _, ev := range l.events {
 		if ev.held {
 			kept = append(kept, ev)
 			continue
@@ -164,7 +164,7 @@ func (l *Lane) dropEvents(resolution float64) {
 		s.last = nil
 		l.Spans = append(l.Spans, s)
 	}
-	clear(l.of[len(kept):])
-	l.of = kept
+	clear(l.events[len(kept):])
+	l.events = kept
 	slices.SortStableFunc(l.Spans, func(x, y *Span) int { return int(x.BeginSeq) - int(y.BeginSeq) })
 }

@@ -113,9 +113,9 @@ type Lane struct {
 	// Marks are positions in Timeline.Events. Only the lane events has them.
 	Marks []int `json:"marks,omitempty"`
 
-	open *Span
-	rank int
-	of   []*Event
+	open   *Span
+	rank   int
+	events []*Event
 }
 
 // Span is a stretch of time in one state.

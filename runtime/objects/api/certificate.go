@@ -67,10 +67,10 @@ type ownError struct{ error }
 
 // certified is a source with a certificate. One goroutine works on it.
 type certified struct {
-	b  *Backing
-	e  *entry
-	of references.CertificateSelector
-	d  *delays
+	b        *Backing
+	e        *entry
+	selector references.CertificateSelector
+	d        *delays
 	// unusable is the next wait after certificates that cannot be used.
 	unusable time.Duration
 	// said is what the source has last reported while it has no certificate.
@@ -92,7 +92,7 @@ type held struct {
 // after a start is all of it: keys are not kept.
 func (b *Backing) certify(ctx context.Context, e *entry) {
 	s := &certified{b: b, e: e, d: newDelays(), unusable: firstUnusable}
-	if err := bounded.JSON([]byte(e.key.Selector), maxSelectorBytes, &s.of); err != nil {
+	if err := bounded.JSON([]byte(e.key.Selector), maxSelectorBytes, &s.selector); err != nil {
 		s.waits(fmt.Sprintf("the selector of the certificate: %v", err))
 		return
 	}
@@ -207,9 +207,9 @@ func (s *certified) source(ctx context.Context) (*corev1.Pod, *corev1.PodCertifi
 	if err != nil {
 		return nil, nil, err
 	}
-	source := references.CertificateSource(pod, s.e.key.Name, s.of.Source)
+	source := references.CertificateSource(pod, s.e.key.Name, s.selector.Source)
 	if source == nil {
-		err = fmt.Errorf("source %d of volume %q is no podCertificate", s.of.Source, s.e.key.Name)
+		err = fmt.Errorf("source %d of volume %q is no podCertificate", s.selector.Source, s.e.key.Name)
 	}
 	return pod, source, err
 }

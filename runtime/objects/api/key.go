@@ -101,8 +101,8 @@ func (k *key) chain(a response) ([]byte, error) {
 type turns struct {
 	all chan struct{}
 
-	mu sync.Mutex
-	of map[string]*turn // by namespace
+	mu          sync.Mutex
+	byNamespace map[string]*turn // by namespace
 }
 
 type turn struct {
@@ -110,15 +110,15 @@ type turn struct {
 	one   chan struct{}
 }
 
-func newTurns() turns { return turns{all: make(chan struct{}, 1), of: map[string]*turn{}} }
+func newTurns() turns { return turns{all: make(chan struct{}, 1), byNamespace: map[string]*turn{}} }
 
 // do calls f when it is the turn of a namespace, unless ctx ends before.
 func (t *turns) do(ctx context.Context, namespace string, f func()) error {
 	t.mu.Lock()
-	own := t.of[namespace]
+	own := t.byNamespace[namespace]
 	if own == nil {
 		own = &turn{one: make(chan struct{}, 1)}
-		t.of[namespace] = own
+		t.byNamespace[namespace] = own
 	}
 	own.users++
 	t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *turns) do(ctx context.Context, namespace string, f func()) error {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if own.users--; own.users == 0 {
-			delete(t.of, namespace)
+			delete(t.byNamespace, namespace)
 		}
 	}()
 	return exclusively(ctx, own.one, func() error {

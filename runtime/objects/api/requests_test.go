@@ -86,8 +86,8 @@ func TestNamespacesTakeTurnsWithTheirKeys(t *testing.T) {
 		if got := strings.Join(order, ""); got != "abcabaa" {
 			t.Errorf("the order is %s", got)
 		}
-		if len(turns.of) > 0 {
-			t.Errorf("%v is left", turns.of)
+		if len(turns.byNamespace) > 0 {
+			t.Errorf("%v is left", turns.byNamespace)
 		}
 	})
 }

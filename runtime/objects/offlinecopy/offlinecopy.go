@@ -56,8 +56,8 @@ type Store struct {
 	working chan struct{}     // closed when nothing is pending any more; nil if nothing is
 	sizes   map[string]int64  // of what is on disk, by file name
 	total   int64
-	// of are the namespaces of the copies of objects, by file name; lists have none.
-	of map[string]string
+	// namespaces are the namespaces of the copies of objects, by file name; lists have none.
+	namespaces map[string]string
 	// full are the namespaces that a copy was left out of; each was reported.
 	full map[string]bool
 }
@@ -81,7 +81,7 @@ func New(o Options) *Store {
 	if o.total == 0 {
 		o.total = maxTotalBytes
 	}
-	return &Store{opts: o, pending: map[string]*write{}, sizes: map[string]int64{}, of: map[string]string{},
+	return &Store{opts: o, pending: map[string]*write{}, sizes: map[string]int64{}, namespaces: map[string]string{},
 		full: map[string]bool{}}
 }
 
@@ -204,7 +204,7 @@ func (s *Store) Sweep(still map[objects.Key]bool) {
 		case strings.HasPrefix(name, listPrefix) || kept:
 			if info, err := e.Info(); err == nil {
 				if kept {
-					s.of[name] = namespace
+					s.namespaces[name] = namespace
 				}
 				s.sizes[name] = info.Size()
 				s.total += info.Size()

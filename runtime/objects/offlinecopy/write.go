@@ -59,7 +59,7 @@ func (s *Store) work() {
 		name := slices.Min(slices.Collect(maps.Keys(s.pending)))
 		w := s.pending[name]
 		if w.object {
-			s.of[name] = w.namespace
+			s.namespaces[name] = w.namespace
 		}
 		data, others := s.fitting(name, w.data)
 		s.mu.Unlock()
@@ -79,22 +79,22 @@ func (s *Store) work() {
 // room for it, the largest of the largest namespaces. s.mu is held.
 func (s *Store) fitting(name string, data []byte) (fits []byte, others []string) {
 	if len(data) > maxFileBytes {
-		s.leaveOut(s.of[name])
+		s.leaveOut(s.namespaces[name])
 		return nil, nil
 	}
 	sizes := maps.Clone(s.sizes)
 	sizes[name] = int64(len(data))
 	for data != nil && sum(sizes) > s.opts.total {
 		other := s.spare(sizes)
-		if other == "" || s.of[other] == s.of[name] {
-			s.leaveOut(s.of[name])
+		if other == "" || s.namespaces[other] == s.namespaces[name] {
+			s.leaveOut(s.namespaces[name])
 			return nil, nil // copies that would have made room stay
 		}
 		delete(sizes, other)
 		others = append(others, other)
 	}
 	for _, other := range others {
-		s.leaveOut(s.of[other])
+		s.leaveOut(s.namespaces[other])
 	}
 	return data, others
 }
@@ -111,13 +111,13 @@ func sum(sizes map[string]int64) (all int64) {
 func (s *Store) spare(sizes map[string]int64) (largest string) {
 	all := map[string]int64{}
 	for name, n := range sizes {
-		if namespace, ok := s.of[name]; ok {
+		if namespace, ok := s.namespaces[name]; ok {
 			all[namespace] += n
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		namespace, ok := s.of[name]
-		most := all[s.of[largest]]
+		namespace, ok := s.namespaces[name]
+		most := all[s.namespaces[largest]]
 		if ok && (largest == "" || all[namespace] > most || all[namespace] == most && sizes[name] > sizes[largest]) {
 			largest = name
 		}
@@ -154,7 +154,7 @@ func (s *Store) store(name string, data []byte) {
 	s.total += int64(len(data)) - s.sizes[name]
 	if s.sizes[name] = int64(len(data)); data == nil {
 		delete(s.sizes, name)
-		delete(s.of, name)
+		delete(s.namespaces, name)
 	}
 }
 

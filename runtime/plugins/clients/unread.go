@@ -23,7 +23,7 @@ type unread struct {
 
 // held is one of them. As the pool of its buffer it learns when gRPC needs the bytes no more.
 type held struct {
-	of    *unread
+	pool  *unread
 	conn  *Conn
 	bytes int
 }
@@ -35,7 +35,7 @@ func (*held) Get(length int) *[]byte {
 }
 
 // Put implements mem.BufferPool: the client has the answer, or will not get it.
-func (h *held) Put(*[]byte) { h.of.remove(func(other *held) bool { return other == h }) }
+func (h *held) Put(*[]byte) { h.pool.remove(func(other *held) bool { return other == h }) }
 
 // take adds an answer to a connection. While there are too many bytes, it closes the connection with the oldest answer.
 // It keeps the newest answer, however large that is.

@@ -69,7 +69,7 @@ func TestFieldsOfThePodAndItsNode(t *testing.T) {
 // The result is rounded up.
 func TestResourcesAreCountedInTheirDivisor(t *testing.T) {
 	p := testPod()
-	for _, c := range []struct{ container, of, divisor, want string }{
+	for _, c := range []struct{ container, resource, divisor, want string }{
 		{"", "limits.cpu", "0", "4"}, {"", "limits.cpu", "1", "4"}, {"", "limits.cpu", "1m", "3500"},
 		{"", "limits.memory", "0", "7516192768"}, {"", "limits.memory", "1Gi", "7"}, {"", "limits.memory", "4Gi", "2"},
 		{"", "limits.ephemeral-storage", "1Gi", "50"}, {"", "requests.cpu", "1m", "0"},
@@ -79,7 +79,7 @@ func TestResourcesAreCountedInTheirDivisor(t *testing.T) {
 		{"first", "limits.cpu", "0", "2"}, {"first", "requests.cpu", "1m", "1001"}, {"first", "limits.memory", "1Gi", "7"},
 	} {
 		ref := &corev1.ResourceFieldSelector{
-			ContainerName: c.container, Resource: c.of, Divisor: resource.MustParse(c.divisor),
+			ContainerName: c.container, Resource: c.resource, Divisor: resource.MustParse(c.divisor),
 		}
 		got, err := p.Resource(&p.Spec.Containers[0], ref)
 		if err != nil || got != c.want {

@@ -164,7 +164,7 @@ func (r *round) burstOf(ctx context.Context, scenario string, change ...func(*co
 	if err != nil {
 		return err
 	}
-	all := r.pods.seen.of(r.burstPods())
+	all := r.pods.seen.named(r.burstPods())
 	first := slices.MinFunc(all, func(a, b sighting) int { return a.created.Compare(b.created) }).created
 	fromFirst := func(*sighting) time.Time { return first }
 	f := figures{"complete": ok, "cpu_s": r3(after.agent - before.agent), "rss_mib": r3(rss), "private_mib": r3(private)}
@@ -245,7 +245,7 @@ func (r *round) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	took := r.pods.seen.of(pod)[0].running.Sub(began)
+	took := r.pods.seen.named(pod)[0].running.Sub(began)
 	return r.out("cluster_restart", figures{"complete": ok, "running_s": r3(took.Seconds())})
 }
 
@@ -306,11 +306,11 @@ func (r *round) kills(ctx context.Context, scenario string, pods []string, conta
 		return err
 	}
 	var took, reported []float64
-	for i, is := range r.pods.seen.of(pods) {
+	for i, is := range r.pods.seen.named(pods) {
 		if !is.exited.IsZero() {
 			took = append(took, 1000*is.exited.Sub(ended[pods[i]]).Seconds())
 		}
-		if at := events.of(containers[pods[i]]); !at.IsZero() {
+		if at := events.stoppedAt(containers[pods[i]]); !at.IsZero() {
 			reported = append(reported, 1000*at.Sub(ended[pods[i]]).Seconds())
 		}
 	}
@@ -356,7 +356,7 @@ func (r *round) deletionOf(ctx context.Context, scenario string) error {
 	r.ofPods = append(r.ofPods, window{began, time.Now()})
 	var took []float64
 	last := began
-	for i, is := range r.pods.seen.of(r.burstPods()) {
+	for i, is := range r.pods.seen.named(r.burstPods()) {
 		if !is.gone.IsZero() {
 			took = append(took, is.gone.Sub(at[i]).Seconds())
 			last = slices.MaxFunc([]time.Time{last, is.gone}, time.Time.Compare)

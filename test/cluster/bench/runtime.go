@@ -88,8 +88,8 @@ func (r runtime) stops(ctx context.Context) (*stops, error) {
 	return s, nil
 }
 
-// of returns when a container stopped, zero if it has not.
-func (s *stops) of(id string) time.Time {
+// stoppedAt returns when a container stopped, zero if it has not.
+func (s *stops) stoppedAt(id string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at[id]

@@ -93,8 +93,8 @@ func (s *sightings) follow(w watch.Interface) {
 	s.fail(errors.New("the watch of pods has ended"))
 }
 
-// of returns copies of the sightings of pods, in their order.
-func (s *sightings) of(names []string) []sighting {
+// named returns copies of the sightings of pods, in their order.
+func (s *sightings) named(names []string) []sighting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []sighting

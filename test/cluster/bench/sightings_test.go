@@ -32,7 +32,7 @@ func TestFirstSightCounts(t *testing.T) {
 		s.see(watch.Event{Type: watch.Modified, Object: pod(name, core.PodRunning, true)}, at(6))
 	}
 	s.see(watch.Event{Type: watch.Deleted, Object: pod("a", core.PodRunning, true)}, at(9))
-	both := s.of([]string{"a", "b"})
+	both := s.named([]string{"a", "b"})
 	for _, c := range []struct {
 		what string
 		to   func(*sighting) time.Time

@@ -26,7 +26,7 @@ func collectData(mounter unsafe.Pointer, args volume.MounterArgs) (map[string]vo
 // kubelet collects the files of the first three with the same functions as the files of a projected volume.
 func VolumeFiles(o Options, pod *v1.Pod, v *v1.Volume) (map[string]volumeutil.FileProjection, error) {
 	plugin := projected.ProbeVolumePlugins()[0]
-	if err := plugin.Init(volumeHost{of: o}); err != nil {
+	if err := plugin.Init(volumeHost{options: o}); err != nil {
 		return nil, fmt.Errorf("plugin of projected volumes: %w", err)
 	}
 	spec := volume.NewSpecFromVolume(&v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{Projected: projectionOf(v)}})
@@ -83,23 +83,23 @@ func projectionOf(v *v1.Volume) *v1.ProjectedVolumeSource {
 type volumeHost struct {
 	volume.VolumeHost
 	volume.KubeletVolumeHost
-	of Options
+	options Options
 }
 
 func (h volumeHost) GetPodVolumeDir(uid types.UID, plugin, name string) string {
-	return filepath.Join(h.of.RootDir, "pods", string(uid), "volumes", plugin, name)
+	return filepath.Join(h.options.RootDir, "pods", string(uid), "volumes", plugin, name)
 }
 
 func (h volumeHost) GetKubeClient() clientset.Interface { return client{} }
 
-func (h volumeHost) GetNodeAllocatable() (v1.ResourceList, error) { return h.of.Allocatable, nil }
+func (h volumeHost) GetNodeAllocatable() (v1.ResourceList, error) { return h.options.Allocatable, nil }
 
 func (h volumeHost) GetSecretFunc() func(namespace, name string) (*v1.Secret, error) {
-	return secrets{from: h.of.Objects}.GetSecret
+	return secrets{from: h.options.Objects}.GetSecret
 }
 
 func (h volumeHost) GetConfigMapFunc() func(namespace, name string) (*v1.ConfigMap, error) {
-	return configMaps{from: h.of.Objects}.GetConfigMap
+	return configMaps{from: h.options.Objects}.GetConfigMap
 }
 
 func (h volumeHost) GetServiceAccountTokenFunc() func(
@@ -111,7 +111,7 @@ func (h volumeHost) GetServiceAccountTokenFunc() func(
 		if len(tr.Spec.Audiences) > 0 {
 			source.Audience = tr.Spec.Audiences[0]
 		}
-		token, err := h.of.Objects.Token(context.Background(), pod, source)
+		token, err := h.options.Objects.Token(context.Background(), pod, source)
 		return &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, err
 	}
 }
@@ -131,7 +131,7 @@ func (h volumeHost) GetTrustAnchorsBySigner(
 func (h volumeHost) bundle(
 	ctx context.Context, source *v1.ClusterTrustBundleProjection, allowMissing bool,
 ) ([]byte, error) {
-	found, err := h.of.Objects.TrustBundle(ctx, objects.Owner{}, source)
+	found, err := h.options.Objects.TrustBundle(ctx, objects.Owner{}, source)
 	if err != nil && allowMissing {
 		return nil, nil
 	}
