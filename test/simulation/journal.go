@@ -153,3 +153,16 @@ func (j *journal) lose(from time.Duration) (lost int) {
 
 // digest returns the hash of all records that were ever stored.
 func (j *journal) digest() string { return hex.EncodeToString(j.sum.Sum(nil)) }
+
+// loseJournal starts the agent with an empty journal beside the pods that run.
+func (s *sim) loseJournal(o Op) {
+	if s.config.syncs == 0 || s.agent == nil {
+		return
+	}
+	s.crash()
+	s.journal.lose(-1)
+	s.snapshots, s.barrier, s.epoch = nil, 0, 0
+	s.judge.rebuild()
+	s.showRefused()
+	s.later(o.lasts, s.start)
+}

@@ -470,18 +470,6 @@ func (s *sim) cutPower(o Op) {
 	s.judge.rebuild()
 }
 
-// loseJournal starts the agent with an empty journal beside the pods that run.
-func (s *sim) loseJournal(o Op) {
-	if s.config.syncs == 0 || s.agent == nil {
-		return
-	}
-	s.crash()
-	s.journal.lose(-1)
-	s.snapshots, s.barrier, s.epoch = nil, 0, 0
-	s.judge.rebuild()
-	s.later(o.lasts, s.start)
-}
-
 func (s *sim) wedgeActor(o Op) {
 	if s.agent == nil {
 		return

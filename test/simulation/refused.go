@@ -41,13 +41,27 @@ func (s *sim) refuseSome(o Op) {
 	for _, n := range s.api.names(ofNode) {
 		if p := s.api.pods[n]; !hasEnded(p) && p.DeletionTimestamp == nil && chance(r, 2) {
 			s.api.update(n, addDisk)
-			s.refusedRuns[string(p.UID)] = slices.ContainsFunc(p.Status.ContainerStatuses,
-				func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
+			s.refusedRuns[string(p.UID)] = false
 		}
 	}
+	s.showRefused()
 	for _, path := range s.directory.names() {
 		if body := misspelt(s.directory.bodies[path]); body != nil && chance(r, 2) {
 			s.directory.write(s.manifests, path, body)
+		}
+	}
+}
+
+// showRefused notes which pods the API server shows running, of those that the agent refuses: the next agent, which has
+// no journal, knows only of these that they may run. The runtime may have lost a container since the last loss.
+func (s *sim) showRefused() {
+	if len(s.refusedRuns) == 0 {
+		return
+	}
+	for _, p := range s.api.pods {
+		if _, refused := s.refusedRuns[string(p.UID)]; refused {
+			s.refusedRuns[string(p.UID)] = slices.ContainsFunc(p.Status.ContainerStatuses,
+				func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 		}
 	}
 }
