@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/stats/usage"
 )
 
 // Interface is one network interface and what it has counted since it exists.
@@ -25,21 +26,28 @@ const (
 	devColumns = 16
 )
 
-// readNetwork reads the interfaces in the network namespace of a pod's sandbox, by way of a process in it.
+// readNetwork reads the interfaces in the network namespace of a pod's sandbox, by way of a process in it: of the
+// sandbox, or of a container where the sandbox has no process, as with CRI-O.
 func (s *Stats) readNetwork(p *podReading, scope Scope) {
 	if !scope.has(Network) || s.opts.Reader == nil || p.HostNetwork {
 		return
 	}
-	at, ok := s.places.find(s.opts.Reader, p.Cgroup, p.Sandbox.ID)
-	if p.sandbox = at; !ok && len(p.containers) > 0 {
-		at = p.containers[0].place
+	p.sandbox, _ = s.places.find(s.opts.Reader, p.Cgroup, p.Sandbox.ID)
+	pid := s.firstProcess(p.sandbox)
+	for i := 0; pid == 0 && i < len(p.containers); i++ {
+		pid = s.firstProcess(p.containers[i].place)
 	}
-	if at.Path() == "" {
-		return
-	}
-	if pid := s.opts.Reader.Process(at); pid > 0 {
+	if pid > 0 {
 		p.network, p.networkAt = interfaces(filepath.Join(s.opts.Proc, strconv.Itoa(pid))), s.opts.Now()
 	}
+}
+
+// firstProcess returns a process of a cgroup; 0 if the cgroup has none, or is not known.
+func (s *Stats) firstProcess(at usage.Place) int {
+	if at.Path() == "" {
+		return 0
+	}
+	return s.opts.Reader.Process(at)
 }
 
 // interfaces reads the interfaces in the network namespace of a process, without interfaces inside the node: the

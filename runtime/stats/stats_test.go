@@ -183,6 +183,23 @@ func TestSummaryOfBothVersionsOfCgroups(t *testing.T) {
 	}
 }
 
+// CRI-O starts no process for a sandbox: a process of a container is in the network namespace, too.
+func TestNetworkIsReadByAContainerWhereTheSandboxHasNoProcess(t *testing.T) {
+	root, pod := t.TempDir(), "sys/fs/cgroup/kubepods/burstable/poduid-1/"
+	for name, text := range map[string]string{
+		pod + "crio-s1.scope/cgroup.procs": "", pod + "crio-c1.scope/cgroup.procs": "7\n",
+		"proc/7/net/dev": "head\nhead\n  eth0: 10 1 0 0 0 0 0 0 20 2 0 0 0 0 0 0\n",
+	} {
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+	}
+	s := newStats(t, root, true, &fakeRuntime{}, web("/kubepods/burstable/poduid-1"))
+	n := s.Summary(t.Context()).Pods[0].Network
+	if n == nil || n.RxBytes == nil || *n.RxBytes != 10 || *n.TxBytes != 20 {
+		t.Errorf("the pod's network is %+v", n)
+	}
+}
+
 // A volume and a runtime that hang delay no other figure, and everything together only for so long.
 func TestWhatHangsDelaysNoOtherFigure(t *testing.T) {
 	rt := &fakeRuntime{hang: make(chan struct{})}
