@@ -85,7 +85,7 @@ func list(root string) ([]byte, error) {
 		return nil, err
 	}
 	for _, m := range all {
-		found, err := dependencies(filepath.Join(root, m.Dir), append([]string{"-test"}, m.Patterns...)...)
+		found, err := dependencies(filepath.Join(root, m.Dir), append([]string{"-test", "-tags", m.Tags}, m.Patterns...)...)
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,9 @@ type Module struct {
 	Dir string
 	// Patterns name all packages that are built from it, for the go command.
 	Patterns []string
+	// Tags are the build tags, of the file "tags" beside its go.mod, by which it is built here: without them its packages
+	// may need what is not on the machine. Empty: none.
+	Tags string
 }
 
 // Find returns the modules below root, the main one first.
@@ -57,6 +60,11 @@ func read(root, dir string) (Module, error) {
 		return Module{}, err
 	}
 	m := Module{Dir: rel}
+	tags, err := os.ReadFile(filepath.Join(dir, "tags"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Module{}, err
+	}
+	m.Tags = strings.TrimSpace(string(tags))
 	if len(parsed.Tool) > 0 {
 		m.Patterns = append(m.Patterns, "tool")
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, root, db string, out io.Writer) error {
 	var affected []string
 	for _, m := range all {
 		fmt.Fprintf(out, "vulns: %s\n", m.Dir) //nolint:errcheck // progress
-		found, err := check(ctx, filepath.Join(root, m.Dir), db, m.Patterns, out)
+		found, err := check(ctx, filepath.Join(root, m.Dir), db, append([]string{"-tags", m.Tags}, m.Patterns...), out)
 		if err != nil {
 			return fmt.Errorf("check module %s: %w", m.Dir, err)
 		}
