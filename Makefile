@@ -79,7 +79,7 @@ run: build lab-up ## the agent in the foreground on a local lab, with the pods o
 		--static-pod-path deploy/pods --root-dir $(RUN) --pod-log-dir $(RUN)/logs/pods --container-log-dir $(RUN)/logs/containers $(ARGS)
 
 .PHONY: lab-up
-lab-up: ## start a private containerd for tests and `make run` (root; LAB_NAME, LAB_CONTAINERD=auto|system|debian|built)
+lab-up: ## start a private containerd, or CRI-O, for tests and `make run` (root; LAB_NAME, LAB_RUNTIME=crio, LAB_CONTAINERD=auto|system|debian|built)
 	$(LAB) up
 
 .PHONY: lab-down

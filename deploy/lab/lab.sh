@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lab.sh runs a private containerd, with runc, CNI and two images, for `make run` and the integration tests.
+# lab.sh runs a private containerd or CRI-O, with runc, CNI and two images, for `make run` and the integration tests.
 # It touches the machine only where it must: missing Debian packages, ip_forward, one bridge and its iptables rules.
 # See README.md beside it. Start reading at main, at the end.
 set -euo pipefail
@@ -14,10 +14,8 @@ HOME_DIR=$LAB_DIR/labs/$LAB_NAME
 
 readonly PAUSE_IMAGE=registry.k8s.io/pause:3.10
 readonly BUSYBOX_IMAGE=docker.io/library/busybox:1.36
-# A Unix socket's path holds 108 bytes with its final zero. The longest one here is containerd.sock.ttrpc.
-readonly MAX_STATE_PATH=80
-readonly READY_SECONDS=60 # containerd to a CRI that answers; under 2 s on an idle machine
-readonly STOP_SECONDS=15  # containerd from SIGTERM to gone, then SIGKILL
+readonly READY_SECONDS=60 # the runtime to a CRI that answers; under 2 s on an idle machine
+readonly STOP_SECONDS=15  # the runtime from SIGTERM to gone, then SIGKILL
 
 # shellcheck source=lib/common.sh
 source "$SRC/lib/common.sh"
@@ -27,31 +25,34 @@ source "$SRC/lib/variant.sh"
 source "$SRC/lib/build.sh"
 # shellcheck source=lib/network.sh
 source "$SRC/lib/network.sh"
-# shellcheck source=lib/containerd.sh
-source "$SRC/lib/containerd.sh"
+# shellcheck source=lib/runtime.sh
+source "$SRC/lib/runtime.sh"
 
-# set_paths derives every path and name of this lab from LAB_DIR and LAB_NAME alone, so that each command, in any
-# process, finds the same lab without asking.
+# set_paths derives every path and name of this lab from LAB_DIR, LAB_NAME and what the lab was created with, so that
+# each command, in any process, finds the same lab without asking.
 set_paths() {
   [[ $LAB_NAME =~ ^[a-z0-9][a-z0-9-]{0,23}$ ]] ||
     die "LAB_NAME '$LAB_NAME' must be 1 to 24 of a-z, 0-9 and -, not beginning with -"
   [[ $LAB_DIR =~ ^[A-Za-z0-9/._+@-]+$ && $LAB_DIR != / ]] ||
     die "LAB_DIR '$LAB_DIR' may hold only letters, digits and / . _ + @ -: set LAB_DIR to another directory"
+  choose_runtime
+  # shellcheck source=lib/containerd.sh
+  source "$SRC/lib/$LAB_RUNTIME.sh"
   ID=$(printf '%s' "$HOME_DIR" | sha256sum | cut -c1-6)
   STATE=$HOME_DIR/state
   if ((${#STATE} > MAX_STATE_PATH)); then
     STATE=/run/journalet-lab-$ID
   fi
   ROOT=$HOME_DIR/root
-  SOCKET=$STATE/containerd.sock
+  SOCKET=$STATE/$LAB_RUNTIME.sock
   ENDPOINT=unix://$SOCKET
-  CONFIG=$HOME_DIR/containerd.toml
-  LOG=$HOME_DIR/containerd.log
-  PIDFILE=$HOME_DIR/containerd.pid
+  CONFIG=$HOME_DIR/${RUNTIMES[$LAB_RUNTIME]}
+  LOG=$HOME_DIR/$LAB_RUNTIME.log
+  PIDFILE=$HOME_DIR/$LAB_RUNTIME.pid
   NETWORK=journalet-lab-$ID
   BRIDGE=jl-${LAB_NAME:0:5}-$ID # an interface name holds 15 characters: 3 + 5 + 1 + 6
-  # Links to this lab's containerd, so that labs of every variant may run side by side: see record_variant.
-  TOOLS=$HOME_DIR/bin CONTAINERD=$TOOLS/containerd CTR=$TOOLS/ctr RUNC=$TOOLS/runc
+  # Links to this lab's programs, so that labs of every variant may run side by side: see record_variant.
+  TOOLS=$HOME_DIR/bin RUNC=$TOOLS/runc
 }
 
 # create_directories creates the directories that labs of one LAB_DIR share.
@@ -69,6 +70,7 @@ cmd_tools() {
 }
 
 get_tools() {
+  keep_runtime
   choose_variant
   provide_tools
 }
@@ -86,19 +88,20 @@ cmd_up() {
 prepare() {
   get_tools
   record_variant
+  record_runtime
   reserve_subnet
 }
 
 # bring_up starts what does not run and imports what is missing; on a running lab it only checks.
 bring_up() {
-  if containerd_runs && [[ ! -S $SOCKET ]]; then
-    step "kill a containerd whose directory was deleted" kill_containerd
+  if runtime_runs && [[ ! -S $SOCKET ]]; then
+    step "kill a $LAB_RUNTIME whose directory was deleted" kill_runtime
   fi
-  if ! containerd_runs; then
+  if ! runtime_runs; then
     # A first start, or one after somebody deleted the directory (`git clean`) of a lab that had pods.
     [[ -e $STATE/boot_id ]] || step "remove leftovers" remove_pod_traces
     write_config
-    step "start containerd $(containerd_version "$CONTAINERD")" start_containerd
+    step "start $(runtime_title)" start_runtime
   fi
   step "wait until CRI answers" wait_ready
   step "images" import_images
@@ -119,9 +122,9 @@ remove_pod_traces() {
 }
 
 take_down() {
-  if containerd_runs; then
+  if runtime_runs; then
     step "remove pods" remove_pods
-    step "stop containerd" stop_containerd
+    step "stop $LAB_RUNTIME" stop_runtime
   fi
   step "remove leftovers" remove_pod_traces
   remove_tree "$STATE"
@@ -136,40 +139,39 @@ cmd_reboot() {
 }
 
 power_cycle() {
-  step "kill containerd" kill_containerd
+  step "kill $LAB_RUNTIME" kill_runtime
   step "remove leftovers" remove_leftovers
   step "remove network" remove_network
   remove_tree "$STATE"
-  step "start containerd" start_containerd
+  step "start $LAB_RUNTIME" start_runtime
   step "wait until CRI answers" wait_ready
 }
 
-cmd_restart_containerd() {
+cmd_restart_runtime() {
   need_lab
-  with_lock "$LAB_DIR/$LAB_NAME.lock" restart_containerd
+  with_lock "$LAB_DIR/$LAB_NAME.lock" restart_runtime
 }
 
-restart_containerd() {
-  step "stop containerd" stop_containerd
-  step "start containerd" start_containerd
+restart_runtime() {
+  step "stop $LAB_RUNTIME" stop_runtime
+  step "start $LAB_RUNTIME" start_runtime
   step "wait until CRI answers" wait_ready
 }
 
-cmd_kill_containerd() {
+cmd_kill_runtime() {
   need_lab
-  with_lock "$LAB_DIR/$LAB_NAME.lock" kill_containerd
-  say "containerd killed; its pods keep running; 'up' or 'restart-containerd' starts it again"
+  with_lock "$LAB_DIR/$LAB_NAME.lock" kill_runtime
+  say "$LAB_RUNTIME killed; its pods keep running; 'up' or 'restart-runtime' starts it again"
 }
 
 # cmd_status ends with 0 when the CRI answers and 1 when it does not.
 cmd_status() {
-  if ! containerd_runs; then
+  if ! runtime_runs; then
     say "$LAB_NAME is down ($HOME_DIR)"
     return 1
   fi
   need_root
-  say "$LAB_NAME: containerd $(containerd_version "$CONTAINERD") ($LAB_CONTAINERD), pid $(containerd_pid)," \
-    "bridge $BRIDGE $(<"$HOME_DIR/subnet"), log $LOG"
+  say "$LAB_NAME: $(runtime_title), pid $(runtime_pid), bridge $BRIDGE $(<"$HOME_DIR/subnet"), log $LOG"
   cri_answers || { say "CRI does not answer at $ENDPOINT: see $LOG"; return 1; }
   say "CRI answers at $ENDPOINT; $(cri count)"
 }
@@ -185,7 +187,8 @@ cmd_crictl() {
 cmd_env() {
   printf 'export %s=%q\n' \
     LAB_NAME "$LAB_NAME" LAB_DIR "$LAB_DIR" LAB_HOME "$HOME_DIR" LAB_BIN "$BIN" LAB_STATE "$STATE" \
-    LAB_CONTAINERD "$LAB_CONTAINERD" LAB_ENDPOINT "$ENDPOINT" LAB_LOG "$LOG" LAB_PIDFILE "$PIDFILE" \
+    LAB_RUNTIME "$LAB_RUNTIME" LAB_CONTAINERD "$LAB_CONTAINERD" \
+    LAB_ENDPOINT "$ENDPOINT" LAB_LOG "$LOG" LAB_PIDFILE "$PIDFILE" \
     LAB_CNI_CONF_DIR "$HOME_DIR/cni/net.d" LAB_CNI_BIN_DIR "$HOME_DIR/cni/bin" LAB_BRIDGE "$BRIDGE" \
     CONTAINER_RUNTIME_ENDPOINT "$ENDPOINT" IMAGE_SERVICE_ENDPOINT "$ENDPOINT" CRI_CONFIG_FILE "$HOME_DIR/crictl.yaml"
   # shellcheck disable=SC2016 # the reader's PATH, not ours
@@ -194,19 +197,21 @@ cmd_env() {
 
 usage() {
   cat <<'USAGE'
-usage: [LAB_NAME=default] [LAB_DIR=.lab] [LAB_CONTAINERD=auto|system|debian|built] lab.sh COMMAND
+usage: [LAB_NAME=default] [LAB_DIR=.lab] [LAB_RUNTIME=containerd|crio] [LAB_CONTAINERD=auto|system|debian|built] \
+       lab.sh COMMAND
 
-  tools               get what is missing, and start nothing
-  up                  get what is missing, start containerd, import images; again: only checks
-  down                remove the lab's pods, containerd, network and data; keep the tools
-  status              what runs; exit status 0 if the CRI answers
-  endpoint            print the CRI endpoint, unix:///...
-  env                 print shell settings (eval them): endpoint, directories, PATH with ctr
-  crictl ARGS         crictl on the lab; built the first time
-  restart-containerd  stop and start containerd; pods keep running
-  kill-containerd     SIGKILL to containerd; pods keep running, nothing answers
-  reboot              as after a power cut: every process of every pod dies, the disk stays
+  tools            get what is missing, and start nothing
+  up               get what is missing, start the runtime, import images; again: only checks
+  down             remove the lab's pods, runtime, network and data; keep the tools
+  status           what runs; exit status 0 if the CRI answers
+  endpoint         print the CRI endpoint, unix:///...
+  env              print shell settings (eval them): endpoint, directories, PATH with ctr
+  crictl ARGS      crictl on the lab; built the first time
+  restart-runtime  stop and start the runtime; pods keep running (also restart-containerd)
+  kill-runtime     SIGKILL to the runtime; pods keep running, nothing answers (also kill-containerd)
+  reboot           as after a power cut: every process of every pod dies, the disk stays
 
+LAB_RUNTIME: crio compiles a pinned CRI-O; its runc is what LAB_CONTAINERD says.
 LAB_CONTAINERD: system takes containerd, ctr, its shim and runc from PATH; debian unpacks the distribution's packages;
 built compiles pinned releases; auto is system where PATH has them, else debian. A lab keeps what it was created with.
 USAGE
@@ -222,8 +227,8 @@ main() {
   endpoint) printf '%s\n' "$ENDPOINT" ;;
   env) recorded_variant && cmd_env ;;
   crictl) cmd_crictl "${@:2}" ;;
-  restart-containerd) cmd_restart_containerd ;;
-  kill-containerd) cmd_kill_containerd ;;
+  restart-runtime | restart-containerd) cmd_restart_runtime ;;
+  kill-runtime | kill-containerd) cmd_kill_runtime ;;
   reboot) cmd_reboot ;;
   -h | --help | help) usage ;;
   *) usage >&2 && exit 2 ;;

@@ -17,7 +17,7 @@ func newMachine(t *testing.T) machine {
 	if err := os.MkdirAll(m.path, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range []string{"grep", "head", "sort"} {
+	for _, tool := range []string{"cut", "grep", "head", "sort"} {
 		found, err := exec.LookPath(tool)
 		if err != nil {
 			t.Fatal(err)
@@ -43,20 +43,24 @@ func install(t *testing.T, dir, version string, programs ...string) {
 	}
 }
 
-// choose runs choose_variant with LAB_CONTAINERD=setting; it returns the variant and true, or the error and false.
-func (m machine) choose(t *testing.T, setting string) (string, bool) {
+// run runs a part of lab.sh with settings; it returns its last line, which is the error where it is not true.
+func (m machine) run(t *testing.T, script string, settings ...string) (string, bool) {
 	t.Helper()
-	const script = `set -euo pipefail
-		source lib/common.sh; source lib/variant.sh
-		choose_variant; echo "$LAB_CONTAINERD"`
-	cmd := exec.Command("bash", "-c", script)
-	cmd.Env = []string{
-		"PATH=" + m.path + ":" + m.lab + "/bin", "LAB_DIR=" + m.lab, "HOME_DIR=" + m.lab,
-		"LAB_NAME=x", "LAB_CONTAINERD=" + setting,
-	}
-	out, err := cmd.CombinedOutput() // the last line is the variant, or the error
+	const sources = "set -euo pipefail; source lib/common.sh; source lib/variant.sh; source lib/runtime.sh\n"
+	cmd := exec.Command("bash", "-c", sources+script)
+	cmd.Env = append([]string{
+		"PATH=" + m.path + ":" + m.lab + "/bin", "LAB_DIR=" + m.lab, "HOME_DIR=" + m.lab, "LAB_NAME=x",
+	}, settings...)
+	out, err := cmd.CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return lines[len(lines)-1], err == nil
+}
+
+// choose runs choose_variant with LAB_CONTAINERD=setting; it returns the variant and true, or the error and false.
+func (m machine) choose(t *testing.T, runtime, setting string) (string, bool) {
+	t.Helper()
+	return m.run(t, `source "lib/$LAB_RUNTIME.sh"; choose_variant; echo "$LAB_CONTAINERD"`,
+		"LAB_RUNTIME="+runtime, "LAB_CONTAINERD="+setting)
 }
 
 // What containerd --version prints, by who built it.
@@ -83,7 +87,7 @@ func TestTheMachinesContainerdIsTakenWhereItIsComplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			install(t, m.path, c.version, c.programs...)
-			if got, ok := m.choose(t, "auto"); !ok || got != c.want {
+			if got, ok := m.choose(t, "containerd", "auto"); !ok || got != c.want {
 				t.Errorf("auto is %q (%v), want %q", got, ok, c.want)
 			}
 		})
@@ -91,10 +95,22 @@ func TestTheMachinesContainerdIsTakenWhereItIsComplete(t *testing.T) {
 	t.Run("a lab's", func(t *testing.T) {
 		m := newMachine(t)
 		install(t, filepath.Join(m.lab, "bin"), debian12, all...)
-		if got, ok := m.choose(t, "auto"); !ok || got != "debian" {
+		if got, ok := m.choose(t, "containerd", "auto"); !ok || got != "debian" {
 			t.Errorf("auto is %q (%v), want debian", got, ok)
 		}
 	})
+}
+
+// CRI-O is built in any case: only runc is chosen.
+func TestRuncOfCRIOIsTheMachinesWhereItHasOne(t *testing.T) {
+	m := newMachine(t)
+	if got, ok := m.choose(t, "crio", "auto"); !ok || got != "debian" {
+		t.Errorf("without runc auto is %q (%v), want debian", got, ok)
+	}
+	install(t, m.path, "runc version 1.1.5", "runc")
+	if got, ok := m.choose(t, "crio", "auto"); !ok || got != "system" {
+		t.Errorf("with runc auto is %q (%v), want system", got, ok)
+	}
 }
 
 func TestALabKeepsTheContainerdItWasCreatedWith(t *testing.T) {
@@ -116,7 +132,7 @@ func TestALabKeepsTheContainerdItWasCreatedWith(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, ok := m.choose(t, c.setting)
+			got, ok := m.choose(t, "containerd", c.setting)
 			if ok && (c.refused != "" || got != c.want) || !ok && (c.refused == "" || !strings.Contains(got, c.refused)) {
 				t.Errorf("LAB_CONTAINERD=%s: %q (%v), want %q%q", c.setting, got, ok, c.want, c.refused)
 			}

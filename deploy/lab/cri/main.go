@@ -118,6 +118,9 @@ func (r runtime) remove(ctx context.Context) error {
 	for _, pod := range pods.GetItems() {
 		group.Go(func() error {
 			id, name := pod.GetId(), pod.GetMetadata().GetName()
+			if err := r.killContainers(ctx, id); err != nil {
+				return fmt.Errorf("kill the containers of pod %s: %w", name, err)
+			}
 			if _, err := r.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 				return fmt.Errorf("stop pod %s: %w", name, err)
 			}
@@ -128,4 +131,21 @@ func (r runtime) remove(ctx context.Context) error {
 		})
 	}
 	return group.Wait()
+}
+
+// killContainers kills a pod's containers. To stop its sandbox is not enough everywhere: CRI-O gives containers all the
+// time that the call has.
+func (r runtime) killContainers(ctx context.Context, pod string) error {
+	running := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}
+	filter := &runtimeapi.ContainerFilter{PodSandboxId: pod, State: running}
+	containers, err := r.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	if err != nil {
+		return err
+	}
+	for _, c := range containers.GetContainers() {
+		if _, err := r.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: c.GetId()}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2153
+# shellcheck shell=bash disable=SC2034,SC2154,SC2153
 # Getting the tools: Debian packages, Go builds and image archives. Everything is kept under LAB_DIR; what takes
 # long has a stamp of its inputs and is built again only when they change, once for all checkouts of a user: what is
 # built is kept in TOOL_CACHE too. Sourced by lab.sh.
@@ -8,31 +8,31 @@ readonly BUILD_RECIPE=1
 # Two compiles at a time is what a small CI machine can bear beside the tests.
 readonly TOOL_CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/journalet/lab
 readonly BUILD_PARALLEL=${LAB_BUILD_PARALLEL:-2}
+# A C compiler, and libseccomp's headers.
+readonly COMPILE_PACKAGES=(gcc libc6-dev pkg-config libseccomp-dev)
 
 provide_tools() {
   check_packages
   check_go
   provide_debs
-  if [[ $LAB_CONTAINERD == built ]]; then
-    build_tool containerd cgo '' github.com/containerd/containerd/v2 version.Version \
-      cmd/containerd cmd/ctr cmd/containerd-shim-runc-v2
-    build_tool runc cgo seccomp github.com/opencontainers/runc '' ''
-  fi
+  provide_runtime
   # No stamp: an up-to-date build takes half a second.
   step "build the lab's CRI client" build_cri
   build_images
 }
+
+build_runc() { build_tool runc cgo seccomp github.com/opencontainers/runc '' ''; }
 
 provide_crictl() {
   check_go
   build_tool crictl static '' sigs.k8s.io/cri-tools pkg/version.Version cmd/crictl
 }
 
-# check_packages installs what must be installed: the commands that the CNI plugins and this script call, and for a
-# built runc a C compiler and libseccomp's headers. It lists what it installed in LAB_DIR/installed.
+# check_packages installs what must be installed: the commands that the CNI plugins and this script call, and what the
+# runtime needs. It lists what it installed in LAB_DIR/installed.
 check_packages() {
   local want=(iptables iproute2 util-linux mount) missing=() package
-  [[ $LAB_CONTAINERD != built ]] || want+=(gcc libc6-dev pkg-config libseccomp-dev)
+  mapfile -t -O "${#want[@]}" want < <(packages_to_install)
   type dpkg-query apt-get >/dev/null 2>&1 ||
     die "this needs Debian or Ubuntu (apt-get, dpkg); elsewhere run any containerd and give its socket to journalet"
   for package in "${want[@]}"; do
@@ -54,7 +54,7 @@ apt_install() {
 check_go() {
   local need have
   command -v go >/dev/null || die "no go command in PATH: install Go from https://go.dev/dl"
-  need=$(awk '$1 == "go" {print $2}' "$REPO/go.mod" "$SRC"/{containerd,crictl,runc}/go.mod | sort -V | tail -n 1)
+  need=$(awk '$1 == "go" {print $2}' "$REPO/go.mod" "$SRC"/*/go.mod | sort -V | tail -n 1)
   have=$(cd "$SRC/containerd" && go env GOVERSION) ||
     die "Go $need or newer is needed: install it from https://go.dev/dl, or set GOTOOLCHAIN=auto"
   have=${have#go}
@@ -65,7 +65,7 @@ check_go() {
 # busybox, and the containerd package would start a system-wide one.
 provide_debs() {
   local packages=(busybox-static catatonit containernetworking-plugins) missing=() package
-  [[ $LAB_CONTAINERD != debian ]] || packages+=(containerd runc)
+  [[ $LAB_CONTAINERD != debian ]] || packages+=("${PACKAGES[@]}")
   for package in "${packages[@]}"; do
     [[ -d $LAB_DIR/deb/$package ]] || missing+=("$package")
   done
@@ -105,11 +105,12 @@ stamp() {
 
 # build_tool builds packages of one pinned module into BIN.
 # Arguments: directory, cgo or static, build tags, module, the version variable ('' for none), packages in the
-# module ('' for its root).
+# module ('' for its root), or ./ and a package in the directory itself.
 build_tool() {
-  local dir=$1 linking=$2 tags=$3 module=$4 variable=$5 want
+  local dir=$1 linking=$2 tags=$3 module=$4 variable=$5 want files
   shift 5
-  want=$(stamp "$SRC/$dir/go.mod" "$SRC/$dir/go.sum")-$BUILD_RECIPE
+  mapfile -t files < <(find "$SRC/$dir" -type f | LC_ALL=C sort)
+  want=$(stamp "${files[@]}")-$BUILD_RECIPE
   if [[ -e $BIN/.$dir.stamp && $(<"$BIN/.$dir.stamp") == "$want" ]]; then
     return
   fi
@@ -133,6 +134,7 @@ go_build() {
   [[ $linking == cgo ]] || cgo=0
   [[ -z $variable ]] || flags+=" -X $module/$variable=$version"
   for package in "$@"; do
+    [[ $package != ./* ]] || { packages+=("$package") && continue; }
     packages+=("$module${package:+/$package}")
   done
   mkdir -p "$TOOL_CACHE"

@@ -57,7 +57,7 @@ with_lock() {
 }
 
 need_root() {
-  ((EUID == 0)) || die "containerd needs root: run this with sudo -E, or as root"
+  ((EUID == 0)) || die "$LAB_RUNTIME needs root: run this with sudo -E, or as root"
 }
 
 need_lab() {

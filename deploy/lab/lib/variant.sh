@@ -1,14 +1,10 @@
 # shellcheck shell=bash disable=SC2154,SC2153
-# Which containerd a lab runs: the system's own programs, the distribution's packages, or what the pinned Go modules
+# Where the PROGRAMS of a lab's runtime are from: the system, the distribution's packages, or what the pinned Go modules
 # beside this directory build. Sourced by lab.sh.
 
-# The oldest release whose CRI the agent can use; Debian 12 has it.
-readonly OLDEST_CONTAINERD=1.6
-readonly PROGRAMS=(containerd ctr containerd-shim-runc-v2 runc)
-
-# choose_variant replaces auto in LAB_CONTAINERD: by what the lab was created with, else by system if the machine has a
-# complete containerd in PATH, else by debian. It refuses to change the containerd under a lab's data, which another
-# release may not be able to read.
+# choose_variant replaces auto in LAB_CONTAINERD: by what the lab was created with, else by system if the machine has
+# all of them in PATH, else by debian. It refuses to change the programs under a lab's data, which another release may
+# not be able to read.
 choose_variant() {
   local file=$HOME_DIR/variant lacks
   if [[ -e $file ]]; then
@@ -28,20 +24,18 @@ choose_variant() {
   *) die "LAB_CONTAINERD '$LAB_CONTAINERD' is none of auto, system, debian and built" ;;
   esac
   case $LAB_CONTAINERD in
-  system) say "containerd: this machine's programs, in a process of the lab's own" ;;
-  debian) say "containerd: the distribution's packages, unpacked into $LAB_DIR${lacks:+ ($lacks)}" ;;
+  system) say "${PROGRAMS[0]}: this machine's, in processes of the lab's own" ;;
+  debian) say "${PROGRAMS[0]}: the distribution's packages, unpacked into $LAB_DIR${lacks:+ ($lacks)}" ;;
   esac
 }
 
-# system_lacks prints why the machine's own containerd can't run a lab, and nothing if it can.
+# system_lacks prints why the machine's own programs can't run a lab, and nothing if they can.
 system_lacks() {
-  local program version
+  local program
   for program in "${PROGRAMS[@]}"; do
     [[ -n $(system_program "$program") ]] || { printf 'there is no %s in PATH' "$program" && return; }
   done
-  version=$(containerd_version "$(system_program containerd)")
-  at_least "$version" "$OLDEST_CONTAINERD" ||
-    printf 'the containerd in PATH is %s, not %s or newer' "${version:-unknown}" "$OLDEST_CONTAINERD"
+  system_is_too_old
 }
 
 # system_program prints where PATH has a program, and nothing if it has none. What a lab brought is not the system's:
@@ -52,8 +46,8 @@ system_program() {
   [[ $path == "$LAB_DIR"/* ]] || printf '%s\n' "$path"
 }
 
-# containerd_version prints the release of a containerd program, as in 1.6.20.
-containerd_version() {
+# version_of prints the release of a program, as in 1.6.20.
+version_of() {
   "$1" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1 || true
 }
 
