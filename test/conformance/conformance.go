@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -181,9 +182,19 @@ func forever() []string { return []string{"sleep", "100000"} }
 
 func script(s string) []string { return []string{"sh", "-c", s} }
 
+// logs makes the directory of a container's log, as the agent does. Not every runtime does it: CRI-O does not.
+func (p *pod) logs(t *testing.T, c *cri.ContainerConfig) {
+	t.Helper()
+	dir := filepath.Dir(filepath.Join(p.config.GetLogDirectory(), c.GetLogPath()))
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // create creates a container. The removal of its sandbox removes it.
 func (p *pod) create(t *testing.T, c *cri.ContainerConfig) string {
 	t.Helper()
+	p.logs(t, c)
 	req := &cri.CreateContainerRequest{PodSandboxId: p.id, Config: c, SandboxConfig: p.config}
 	return must(t, p.s.runtime.CreateContainer, req).GetContainerId()
 }
