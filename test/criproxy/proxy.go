@@ -284,5 +284,6 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Name implements encoding.CodecV2: both ends speak protobuf.
-func (raw) Name() string { return "proto" }
+// Name implements encoding.CodecV2. It is empty so that the content type is application/grpc, as that of an agent's
+// calls: CRI-O cuts the connection of a call with application/grpc+proto.
+func (raw) Name() string { return "" }

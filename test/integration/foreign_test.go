@@ -40,7 +40,7 @@ func foreignPod(t *testing.T) (sandbox, container string) {
 		PodSandboxId: s.GetPodSandboxId(), SandboxConfig: config,
 		Config: &cri.ContainerConfig{
 			Metadata: &cri.ContainerMetadata{Name: "etcd"}, Labels: own, LogPath: "etcd.log",
-			Image: &cri.ImageSpec{Image: testImage()}, Command: []string{"sleep", "100000"},
+			Image: &cri.ImageSpec{Image: testImage(), UserSpecifiedImage: testImage()}, Command: []string{"sleep", "100000"},
 			Annotations: map[string]string{"io.kubernetes.container.restartCount": "0"},
 		},
 	})
