@@ -29,6 +29,7 @@ var rules = []rule{
 	{"panics end the process", true, checkDeferredWaits},
 	{"commands start quickly", true, checkStart},
 	{"top directories are known", true, checkTopDirs},
+	{"files are small", true, checkLarge},
 	{"the module can be installed", true, checkGoMod},
 	{"paths exist for every reader", true, checkPaths},
 	{"links lead somewhere", true, checkLinks},
