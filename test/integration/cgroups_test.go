@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,14 @@ func cgroupOf(p *corev1.Pod) string {
 		class = ""
 	}
 	return "kubepods/" + class + "pod" + string(p.UID)
+}
+
+// inPod reports whether a container has processes in its pod's cgroup. The last part of its cgroup's path is its id,
+// which CRI-O puts a prefix to.
+func (a *agent) inPod(p *corev1.Pod, id string) bool {
+	return slices.ContainsFunc([]string{"", "crio-"}, func(prefix string) bool {
+		return a.Cgroup("memory", cgroupOf(p)+"/"+prefix+node.BareID(id), "cgroup.procs") != ""
+	})
 }
 
 // limits returns the CPU quota and memory limit of a pod's cgroup, as cgroup v1 and v2 write them.
@@ -76,8 +85,7 @@ func TestPodLimitBoundsAllContainersTogether(t *testing.T) {
 		p := a.pod(name, "ready", ready)
 		equal(t, "the limits of pod "+name, a.limits(cgroupOf(p)), want)
 		for _, c := range p.Status.ContainerStatuses {
-			procs := a.Cgroup("memory", cgroupOf(p)+"/"+node.BareID(c.ContainerID), "cgroup.procs")
-			if procs == "" {
+			if !a.inPod(p, c.ContainerID) {
 				t.Errorf("container %s of pod %s runs outside of its pod's cgroup", c.Name, name)
 			}
 		}

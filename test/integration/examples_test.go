@@ -46,7 +46,7 @@ func TestExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 	a.logged(pair, "client", "got: ")
 	for _, c := range pair.Status.ContainerStatuses {
 		if c.RestartCount != 0 || c.State.Running == nil || c.ImageID == "" ||
-			!strings.HasPrefix(c.ContainerID, "containerd://") {
+			!strings.HasPrefix(c.ContainerID, setup.Runtime.Name+"://") {
 			t.Errorf("pair's container: %+v", c)
 		}
 	}

@@ -84,6 +84,7 @@ type Runtime struct {
 	cri.RuntimeServiceClient
 	Images   cri.ImageServiceClient
 	Endpoint string
+	Name     string // as the runtime calls itself: containerd, cri-o
 	conn     *grpc.ClientConn
 }
 
@@ -97,12 +98,17 @@ func Dial(endpoint string) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", endpoint, err)
 	}
-	r := &Runtime{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn), endpoint, conn}
+	r := &Runtime{
+		RuntimeServiceClient: cri.NewRuntimeServiceClient(conn), Images: cri.NewImageServiceClient(conn),
+		Endpoint: endpoint, conn: conn,
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
-	if _, err := r.Version(ctx, &cri.VersionRequest{}); err != nil {
+	version, err := r.Version(ctx, &cri.VersionRequest{})
+	if err != nil {
 		return nil, fmt.Errorf("no CRI runtime responds at %s: %w", endpoint, err)
 	}
+	r.Name = version.GetRuntimeName()
 	return r, nil
 }
 
