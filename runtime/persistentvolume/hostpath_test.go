@@ -60,37 +60,6 @@ func TestAHostPathPersistentVolumeIsUsedWhereItIs(t *testing.T) {
 	r.nothingLeft()
 }
 
-func TestAPersistentVolumeThatIsNotMountedSaysWhy(t *testing.T) {
-	for want, change := range map[string]func(r *rig, s *corev1.PersistentVolumeSpec){
-		"is not a directory": func(r *rig, s *corev1.PersistentVolumeSpec) {
-			r.hostPath("a", ptr.To(corev1.HostPathDirectory))
-		},
-		"use a local one": func(r *rig, s *corev1.PersistentVolumeSpec) {
-			r.hostPath("a", nil)
-			s.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
-		},
-		"pv-a is of iscsi, which this version does not mount; use a CSI driver for iSCSI": func(
-			_ *rig, s *corev1.PersistentVolumeSpec,
-		) {
-			s.PersistentVolumeSource = corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{}}
-		},
-		"is of fc": func(_ *rig, s *corev1.PersistentVolumeSpec) {
-			s.PersistentVolumeSource = corev1.PersistentVolumeSource{FC: &corev1.FCVolumeSource{}}
-		},
-		"is of flexVolume": func(_ *rig, s *corev1.PersistentVolumeSpec) {
-			s.PersistentVolumeSource = corev1.PersistentVolumeSource{FlexVolume: &corev1.FlexPersistentVolumeSource{}}
-		},
-		"is of another kind": func(_ *rig, s *corev1.PersistentVolumeSpec) {
-			s.PersistentVolumeSource = corev1.PersistentVolumeSource{}
-		},
-	} {
-		r := newRig(t)
-		v := r.claimed("a")
-		change(r, &r.volumes["pv-a"].Spec)
-		r.refuses(v, want)
-	}
-}
-
 func TestAHostPathPersistentVolumeIsCheckedAgain(t *testing.T) {
 	r := newRig(t)
 	v := r.claimed("data")

@@ -29,29 +29,6 @@ func (r *rig) keepsStaged(code codes.Code) {
 	}
 }
 
-func TestAVolumeThatIsNotUnstagedHoldsUpNoPodAndIsStagedAgain(t *testing.T) {
-	for _, code := range []codes.Code{codes.InvalidArgument, codes.DeadlineExceeded} {
-		t.Run(code.String(), func(t *testing.T) {
-			r := newRig(t, fakecsi.Stage)
-			vol := r.claimed("a")
-			must.OK(t, r.setUp(r.pod("p1", vol)))
-			r.keepsStaged(code)
-			must.OK(t, r.tearDown("p1"))
-			r.fake.Calls()
-			must.OK(t, r.setUp(r.pod("p2", vol)))
-			r.expect("NodeStageVolume h-a", "NodePublishVolume h-a")
-			r.unstageLeft(t.Context()) // p2 has it
-			r.expect()
-			r.keepsStaged(codes.OK)
-			must.OK(t, r.tearDown("p2"))
-			r.expect("NodeUnpublishVolume h-a", "NodeUnstageVolume h-a")
-			r.unstageLeft(t.Context())
-			r.expect()
-			r.nothingLeft()
-		})
-	}
-}
-
 // It is also staged again if the pod comes before the first one's claim is gone, and nobody knows what the driver did.
 func TestAVolumeIsStagedAgainAfterACrashWhileItIsUnstaged(t *testing.T) {
 	r := newRig(t, fakecsi.Stage)

@@ -79,23 +79,6 @@ func TestNothingWakesUpForVolumesThatStay(t *testing.T) {
 	}
 }
 
-func TestAVolumeIsPublishedAgainAfterARestart(t *testing.T) {
-	r := republishing(t)
-	must.OK(t, r.setUp(r.pod("p1", inline("data"))))
-	r.restart("boot-1")
-	r.fake.Calls()
-	r.refreshAll()
-	r.expect("NodePublishVolume " + inlineHandle("p1", "data"))
-	r.reboot() // what is lost is set up, and not refreshed
-	if len(r.due()) > 0 {
-		t.Errorf("due: %v", r.due())
-	}
-	r.refreshAll()
-	r.expect()
-	must.OK(t, r.tearDown("p1"))
-	r.nothingLeft()
-}
-
 func TestAFailureToPublishAgainLeavesTheVolume(t *testing.T) {
 	r := republishing(t)
 	r.driver.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}}
@@ -142,21 +125,6 @@ func TestAPodThatEndsIsNotPublishedTo(t *testing.T) {
 	delete(r.running, "p1")
 	r.round(t.Context(), late)
 	r.expect()
-	r.nothingLeft()
-}
-
-func TestADriverThatRequiresItNoMoreIsLeftAlone(t *testing.T) {
-	r := republishing(t)
-	must.OK(t, r.setUp(r.pod("p1", inline("data"))))
-	r.fake.Calls()
-	r.driver.Spec.RequiresRepublish = nil
-	r.refreshAll()
-	r.expect()
-	r.restart("boot-1")
-	if len(r.due()) > 0 {
-		t.Errorf("due: %v", r.due())
-	}
-	must.OK(t, r.tearDown("p1"))
 	r.nothingLeft()
 }
 
@@ -254,35 +222,4 @@ func TestADriverThatHangsHoldsUpItsOwnRoundsOnly(t *testing.T) {
 	for i := range pods {
 		must.OK(t, r.tearDown(fmt.Sprint("p", i)))
 	}
-}
-
-func TestAVolumeOfAPodThatRunsIsInUseNoMoreOnceItsDriverIsNotAttached(t *testing.T) {
-	r := newRig(t, fakecsi.Stage)
-	r.driver.Spec.AttachRequired, r.attachInUse = nil, true
-	r.attachment = &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: key{driverName, "h-a"}.attachment(nodeName)},
-		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
-	}
-	must.OK(t, r.setUp(r.pod("p1", r.claimed("a"))))
-	r.expect("NodeStageVolume h-a", "NodePublishVolume h-a")
-	inUse := func() int { return len(r.cluster.inUse[len(r.cluster.inUse)-1]) }
-	r.refreshAll()
-	if n := inUse(); n != 1 {
-		t.Errorf("%d volumes are in use while the driver requires it, want 1", n)
-	}
-	r.driver.Spec.AttachRequired = ptr.To(false)
-	r.refreshAll()
-	if n := inUse(); n != 0 {
-		t.Errorf("%d volumes are in use, want none: nothing else would detach it", n)
-	}
-	r.expect()
-	if due := r.due(); len(due) > 0 {
-		t.Errorf("due are %v", due)
-	}
-	r.restart("boot-1")
-	if n := inUse(); n != 0 {
-		t.Errorf("%d volumes are in use after a restart", n)
-	}
-	must.OK(t, r.tearDown("p1"))
-	r.nothingLeft()
 }
